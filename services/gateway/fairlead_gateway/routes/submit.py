@@ -63,8 +63,18 @@ CLOUDEVENT = b"application/cloudevents+json"
 CLOUDEVENT_BATCH = b"application/cloudevents-batch+json"
 VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: ReleaseJob}
 
-#: Reasons given in one answer, keyed by the likeness of the jobs.
-type ReasonCache = dict[tuple[str, str, int, Request], Reason | None]
+#: Likeness of jobs that wait for one reason.
+type Likeness = tuple[str, str, int, Request]
+
+
+class ReasonCache:
+    """Reasons of one sequence: as they are, by the likeness of the jobs, and in the words of a caller."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.found: dict[Likeness, Reason | None] = {}
+        #: Key: likeness, credential and principal of whom the caller acts for.
+        self.shown: dict[tuple[Likeness, str, str], Reason] = {}
 
 
 class PendingCommand(NamedTuple):
@@ -92,9 +102,7 @@ class SubmitRoutes:
         self._gate = gate
         self._waiter = waiter
         self._translator = JobTranslator(registries)
-        #: Reasons as of a sequence.
-        self._reasons: ReasonCache = {}
-        self._reasons_of = -1
+        self._reasons = ReasonCache(-1)
 
     async def jobs(self, head: RequestHead, body: bytes) -> HttpResponse:
         """Answer a submit of one job or a list of jobs. Raise HttpError or UndecidedCommand."""
@@ -175,15 +183,15 @@ class SubmitRoutes:
     def _shared_reasons(self) -> ReasonCache:
         """Return the reasons that answers share for as long as the views stay at their sequence: reasons depend on the views
         alone, and one commit of the queue decides the submits of many requests."""
-        if self._reasons_of != self._views.sequence:
-            self._reasons, self._reasons_of = {}, self._views.sequence
+        if self._reasons.sequence != self._views.sequence:
+            self._reasons = ReasonCache(self._views.sequence)
         return self._reasons
 
     async def _many(self, caller: Caller, pending: list[PendingCommand]) -> HttpResponse:
         if not all(each.job for each in pending):
             self._waiter.require_room()
         waiter = await self._waiter.outcomes(self._gate, [(each.id, each.body) for each in pending])
-        reasons: ReasonCache = {}
+        reasons = ReasonCache(self._views.sequence)
         results = [
             self._result(caller, each, outcome, reasons) for each, outcome in zip(pending, waiter.outcomes, strict=True)
         ]
@@ -206,21 +214,31 @@ class SubmitRoutes:
         row = self._views.jobs.rows.get(job)
         if row is None:
             return SubmitResult(id=job, sequence=outcome.sequence, warnings=warnings)
-        reason = self._reason(row, reasons) if row.state in ("queued", "scheduled", "held") else None
-        if reason is not None and not caller.is_open:
-            reason = shown_reason(Sight(self._views, caller), reason)
+        reason = self._reason(caller, row, reasons) if row.state in ("queued", "scheduled", "held") else None
         return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason, warnings=warnings)
 
-    def _reason(self, row: JobRow, reasons: ReasonCache) -> Reason | None:
-        """Return the reason that the job waits; None where it only waits for its turn. Jobs of one likeness share one reason."""
+    def _reason(self, caller: Caller, row: JobRow, reasons: ReasonCache) -> Reason | None:
+        """Return the reason that the job waits, in the caller's words; None where it only waits for its turn. Jobs of one likeness
+        share one reason."""
         like = request_class(row)
-        if like is not None and like in reasons:
-            return reasons[like]
+        if like is None:
+            return self._shown(caller, self._waiting(row))
+        if like not in reasons.found:
+            reasons.found[like] = self._waiting(row)
+        reason = reasons.found[like]
+        if reason is None or caller.is_open:
+            return reason
+        key = like, caller.via, caller.act_as
+        if key not in reasons.shown:
+            reasons.shown[key] = shown_reason(Sight(self._views, caller), reason)
+        return reasons.shown[key]
+
+    def _waiting(self, row: JobRow) -> Reason | None:
         found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)
-        reason = found if found.code != "waiting_turn" else None
-        if like is not None:
-            reasons[like] = reason
-        return reason
+        return found if found.code != "waiting_turn" else None
+
+    def _shown(self, caller: Caller, reason: Reason | None) -> Reason | None:
+        return reason if reason is None or caller.is_open else shown_reason(Sight(self._views, caller), reason)
 
 
 def _check_envelope(event: ce.CloudEventIn) -> None:
