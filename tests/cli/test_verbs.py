@@ -153,6 +153,20 @@ def test_field_errors_are_named(gateway: GatewayStub, run: Run) -> None:
     assert run("submit", "--", "true").err == "error: nodes: expected 1 to 4096\n  name: too long\n"
 
 
+def test_refusals_by_the_cluster_have_the_lines_of_the_file(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """Of one job and of several; what stood on the command line has no line."""
+    (tmp_path / "one.yaml").write_text("command: [a]\n\nqueue: x\n")
+    gateway.answers["POST", "/v1/jobs"] = problem(422, "no", errors=[{"field": "queue", "message": "no queue"}])
+    assert run("submit", "-f", str(tmp_path / "one.yaml")).err.splitlines()[1] == "  one.yaml line 3: queue: no queue"
+    (tmp_path / "two.yaml").write_text("command: [a]\n---\ncommand: [b]\nqueue: x\n")
+    errors = [{"field": "[1].queue", "message": "no queue"}]
+    gateway.answers["POST", "/v1/jobs"] = problem(422, "no", errors=errors)
+    assert run("submit", "-f", str(tmp_path / "two.yaml")).err.splitlines()[1] == "  two.yaml line 4: queue: no queue"
+    gateway.answers["POST", "/v1/jobs"] = problem(422, "no", errors=[{"field": "priority", "message": "too high"}])
+    refused = run("submit", "-f", str(tmp_path / "one.yaml"), "--priority", "900")
+    assert refused.err.splitlines()[1] == "  priority: too high"
+
+
 def test_an_unknown_queue_is_refused_with_how_to_create_it(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """A new cluster has one queue; the command to type is in the refusal, for one job and for several."""
     gateway.answers[("POST", "/v1/jobs")] = problem(422, 'no queue "x"', type="urn:fairlead:problem:unknown_queue")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.jobfile import reader
+from fairlead.jobfile import reader, yaml_text
 from fairlead_schemas.jobfile.job_spec import GpuWanted, GroupWords, JobSpec, TimeWords
 from fairlead_schemas.jobfile.request import RESOURCE_WORDS
 from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
@@ -44,6 +44,6 @@ def test_levels_and_nested_fields_are_on_the_page() -> None:
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 def test_an_example_is_a_job_file(example: str) -> None:
     """It is accepted unchanged."""
-    documents: list[Any] = reader.read_yaml(example, "jobs.md")
+    documents: list[Any] = yaml_text.read_yaml(example, "jobs.md")
     for document in documents:
         reader.check(document)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.jobfile import reader
+from fairlead.jobfile import yaml_text
 from fairlead_queue.sequencers.registry import OURS
 from fairlead_schemas.queuefile.amounts import GPU_WORD
 from fairlead_schemas.queuefile.parse import read_queue_file
@@ -75,7 +75,7 @@ def test_examples_are_queue_files(page: str) -> None:
     examples = re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert examples
     for example in examples:
-        (document,) = reader.read_yaml(example, page)
+        (document,) = yaml_text.read_yaml(example, page)
         assert read_queue_file(document).queues
 
 

@@ -10,8 +10,9 @@ import typer
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, connect
 from fairlead.errors import InputRefused
-from fairlead.jobfile import reader
+from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
+from fairlead.jobfile.yaml_text import read_yaml
 from fairlead.render import columns, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Page, SubmitResult
@@ -120,15 +121,16 @@ def apply(
 
 def read(text: str, name: str) -> dict[str, list[Any]]:
     """{scope: its policies as they stand} of a policy file. Raises Refused with every mistake, before anything is sent."""
-    documents = reader.read_yaml(text, name)
+    documents = read_yaml(text, name)
     if len(documents) != 1:
         raise InputRefused(f"{name}: expected one policy file, found {len(documents)} documents")
+    values = documents[0]
     try:
-        read_policy_file(documents[0])
+        read_policy_file(values)
     except InvalidPolicies as error:
-        lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
-        raise InputRefused("\n".join(["the policy file is not valid; nothing was sent", *lines])) from error
-    return {scope: words or [] for scope, words in documents[0]["scopes"].items()}
+        found = with_origin(values, Origin(name, text)) if isinstance(values, dict) else values
+        raise refusal("the policy file is not valid; nothing was sent", [(found, error.errors)]) from error
+    return {scope: words or [] for scope, words in values["scopes"].items()}
 
 
 @app.command()

@@ -10,8 +10,9 @@ from fairlead.client import Client
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, complete_queue, connect
 from fairlead.errors import InputRefused
-from fairlead.jobfile import reader
+from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
+from fairlead.jobfile.yaml_text import read_yaml
 from fairlead.render import queue_tables, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Page, Queue, QueueFileResult
@@ -152,21 +153,21 @@ def read(text: str, name: str) -> Any:
         raise InputRefused(
             f"{name}: expected at most {FILE_BYTES_MAX} bytes", hint="a file may name only some of the queues"
         )
-    documents = reader.read_yaml(text, name)
+    documents = read_yaml(text, name)
     if not documents:
         raise InputRefused(f"{name}: expected a queue file, found nothing")
     if len(documents) > 1:
         raise InputRefused(f"{name}: expected one queue file, found {len(documents)} documents")
-    return documents[0]
+    found = documents[0]
+    return with_origin(found, Origin(name, text)) if isinstance(found, dict) else found
 
 
-def check(document: Any) -> QueueFile:
+def check(values: Any) -> QueueFile:
     """The file as the gateway would read it. Raises Refused with every mistake."""
     try:
-        return read_queue_file(document)
+        return read_queue_file(values)
     except InvalidQueues as error:
-        lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
-        raise InputRefused("\n".join(["the queue file is not valid; nothing was sent", *lines])) from error
+        raise refusal("the queue file is not valid; nothing was sent", [(values, error.errors)]) from error
 
 
 def _preview(client: Client, wanted: QueueFile, *, prune: bool, output: Format) -> None:

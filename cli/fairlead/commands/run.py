@@ -13,6 +13,7 @@ from fairlead.commands.submission import exit_code, note_end
 from fairlead.commands.submit import AfterDashes, job_files, submit
 from fairlead.errors import InputRefused, Unreachable
 from fairlead.jobfile import reader
+from fairlead.jobfile.file_lines import with_lines
 from fairlead.render import terminal
 
 #: Options of `submit` that a command with output has no use for.
@@ -51,7 +52,8 @@ def run_job(client: Client, jobs: list[dict[str, Any]], *, key: str = "") -> int
         raise InputRefused(
             f"expected one job, whose output can be shown, found {found}", hint="fairlead submit --wait takes several"
         )
-    result = client.submit(jobs[0], key=key)
+    with with_lines(jobs):
+        result = client.submit(jobs[0], key=key)
     for warning in result.warnings:
         terminal.note(f"warning: {warning}")
     if not result.id:

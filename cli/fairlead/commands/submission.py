@@ -12,6 +12,7 @@ from fairlead.client import Client
 from fairlead.commands.foreground import WaitingReasons, attended
 from fairlead.errors import InputRefused, Unreachable, hint_for
 from fairlead.jobfile import reader
+from fairlead.jobfile.file_lines import with_lines
 from fairlead.render import explanation, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import DryRun, Job, SubmitResult
@@ -25,7 +26,8 @@ from fairlead_schemas.wire.commands import encode_commands
 def print_dry_run(client: Client, jobs: list[dict[str, Any]], specs: list[JobSpec], output: Format) -> None:
     """Print what would become of each; ends as the submit would where one would be refused."""
     try:
-        found = client.dry_run(jobs)
+        with with_lines(jobs):
+            found = client.dry_run(jobs)
     except Unreachable as error:
         found = [_file_only(spec, client.user, str(error)) for spec in specs]
     if output in (Format.json, Format.yaml):
@@ -58,11 +60,12 @@ def send(
     words: str = "",
 ) -> None:
     """Check, submit, print; with `wait`, end the program with the job's own exit code."""
-    specs = [reader.check(job) for job in jobs]
+    specs = reader.check_all(jobs)
     if dry_run:
         print_dry_run(client, jobs, specs, output)
         return
-    results = [client.submit(jobs[0], key=key)] if len(jobs) == 1 else client.submit_many(jobs, key=key)
+    with with_lines(jobs):
+        results = [client.submit(jobs[0], key=key)] if len(jobs) == 1 else client.submit_many(jobs, key=key)
     refused = [result for result in results if result.state == "rejected"]
     show(results, output, words)
     if refused:

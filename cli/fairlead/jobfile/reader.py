@@ -7,22 +7,21 @@ as notes where they change nothing about the job, and else as `unkept`, which `r
 Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
 """
 
-import re
+import copy
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
 from fairlead.errors import InputRefused
-from fairlead.jobfile import kubernetes_job, sbatch
+from fairlead.jobfile import file_lines
+from fairlead.jobfile.file_lines import Origin
 from fairlead_schemas.jobfile import job_spec, resolve
-from fairlead_schemas.units.validation import InvalidJob
+from fairlead_schemas.units.validation import FieldError, InvalidJob
 
 FILE_BYTES_MAX = job_spec.SPEC_BYTES_MAX
-DOCUMENTS_MAX = 1000
 
 type Document = dict[str, Any]
 
@@ -63,34 +62,50 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
             f"{name}: expected at most {FILE_BYTES_MAX} bytes, found {size}",
             hint="keep scripts and data in files that the job reads",
         )
+    from fairlead.jobfile import sbatch  # a command needs no reader of files, and they cost a third of its submit
+
     if sbatch.is_script(text):
         found = sbatch.read(text, name=name, arguments=arguments or [])
         return Loaded([found.job], [f"{name}: {note}" for note in found.notes], found.unkept)
     if arguments:
         raise InputRefused(f'{name}: arguments ("{arguments[0]}" …) belong to a script, and this is a job file')
+    from fairlead.jobfile import kubernetes_job
+
     jobs: list[Document] = []
     notes: list[str] = []
     unkept: dict[str, str] = {}
-    for document in _documents(text, name):
+    for number, document in enumerate(_documents(text, name)):
         if kubernetes_job.is_job(document):
             found = kubernetes_job.read(document)
-            jobs.append(found.job)
+            jobs.append(file_lines.with_origin(found.job, Origin(name, text, number)))
             notes += [f"{name}: {note}" for note in found.notes]
             unkept |= found.unkept
         else:
-            jobs.append(document)
+            jobs.append(file_lines.with_origin(document, Origin(name, text, number)))
     return Loaded(jobs, notes, unkept)
 
 
 def check(job: Document) -> job_spec.JobSpec:
     """The job file as the gateway would read it. Raises Refused naming every field that is wrong."""
-    try:
-        spec = job_spec.job_from(job)
-        resolve.resolve(spec, command_id="dry-run", user="")
-    except InvalidJob as error:
-        lines = [f"{e.field}: {e.message}" if e.field else e.message for e in error.errors]
-        raise InputRefused("\n  ".join(["the job file is not valid", *lines])) from error
-    return spec
+    return check_all([job])[0]
+
+
+def check_all(jobs: Sequence[Document]) -> list[job_spec.JobSpec]:
+    """All job files as the gateway would read them. Raises Refused naming every mistake of every one, with its line in the file."""
+    specs: list[job_spec.JobSpec] = []
+    faulty: list[tuple[Document, list[FieldError]]] = []
+    for job in jobs:
+        try:
+            specs.append(resolve.convert_and_check(job))
+            resolve.resolve(specs[-1], command_id="dry-run", user="")
+        except InvalidJob as error:
+            faulty.append((job, error.errors))
+    if faulty:
+        title = (
+            "the job file is not valid" if len(jobs) == 1 else f"{len(faulty)} of {len(jobs)} job files are not valid"
+        )
+        raise file_lines.refusal(title, faulty)
+    return specs
 
 
 def canonical(spec: job_spec.JobSpec) -> Document:
@@ -100,33 +115,16 @@ def canonical(spec: job_spec.JobSpec) -> Document:
 
 def merge(job: Document, flags: Document) -> Document:
     """Flags win over the file; maps are merged one level deep, so `--gpus` leaves the file's memory alone."""
-    merged = dict(job)
+    merged = copy.copy(job)
     for key, value in flags.items():
         there = merged.get(key)
         merged[key] = {**there, **value} if isinstance(there, dict) and isinstance(value, dict) else value
     return merged
 
 
-def read_yaml(text: str, name: str) -> list[Any]:
-    """Every document of a YAML (or JSON) text, by the safe loader below. Raises Refused."""
-    try:
-        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: an escape that names no character
-        raise InputRefused(f"{name}: expected YAML or JSON: {_what_is_wrong(error)}") from error
-    if len(documents) > DOCUMENTS_MAX:
-        raise InputRefused(f"{name}: expected at most {DOCUMENTS_MAX} documents, found {len(documents)}")
-    return documents
-
-
-def _what_is_wrong(error: Exception) -> str:
-    """Return one line with the fault and its place in the text. YAML's excerpt is left out: it needs lines of its own."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark is not None:
-        problem = f"{error.context}: {error.problem}" if error.context else error.problem
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {problem}"
-    return " ".join(str(error).replace('in "<unicode string>", ', "").split()) or "nested too deeply"
-
-
 def _documents(text: str, name: str) -> list[Document]:
+    from fairlead.jobfile.yaml_text import read_yaml
+
     documents = read_yaml(text, name)
     if len(documents) == 1 and isinstance(documents[0], list):
         documents = documents[0]
@@ -136,61 +134,6 @@ def _documents(text: str, name: str) -> list[Document]:
     if not documents:
         raise InputRefused(f"{name}: expected a job file, found nothing")
     return documents
-
-
-#: Characters of an integer: 20 digits and a sign.
-INTEGER_CHARS_MAX = 21
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's safe loader without aliases (one line can grow to gigabytes) and without YAML 1.1's surprises.
-
-    `2:00` stays text (not 120), `no` stays text (not False), times stay text, and `0.5` stays text,
-    because quantities are read by our own parsers, exactly. A key given twice is refused.
-    """
-
-    yaml_implicit_resolvers: dict[str, Any] = {}
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
-        if problem := _unacceptable(event):
-            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str | int):
-                raise yaml.MarkedYAMLError(None, None, "expected a plain word as a key", key_node.start_mark)
-            if key in seen:
-                raise yaml.MarkedYAMLError(None, None, f'the field "{key}" is given twice', key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _unacceptable(event: Any) -> str:
-    """Return why a node is refused before it is read; "" if it is accepted."""
-    if isinstance(event, yaml.AliasEvent):
-        return "aliases (*name) are not accepted"
-    if getattr(event, "tag", None) not in (None, "!", "tag:yaml.org,2002:str"):
-        return f"tags such as {event.tag[-40:]} are not accepted: types follow from the field"
-    if isinstance(event, yaml.ScalarEvent):
-        if event.style is None and len(event.value) > INTEGER_CHARS_MAX and _INTEGER.match(event.value):
-            return "expected a number of at most 64 bits"
-        if any("\ud800" <= char <= "\udfff" for char in event.value):
-            return "expected text, found half of a character (a lone surrogate)"
-    return ""
-
-
-def _resolve_plainly() -> None:
-    _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?:true|false)\Z"), list("tf"))
-    _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
-    _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|)\Z"), ["~", "n", ""])
-
-
-_resolve_plainly()
 
 
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -203,7 +146,7 @@ def source(words: list[str], file: Path | None, *, dashes: bool) -> tuple[Loaded
             raise InputRefused(f'expected either --file or a script, found both ("{words[0]}")')
         loaded = load(read_script(file), name=file.name)
         return (
-            (loaded._replace(jobs=[{**job, "command": words} for job in loaded.jobs]), False)
+            (loaded._replace(jobs=[merge(job, {"command": words}) for job in loaded.jobs]), False)
             if words
             else (loaded, False)
         )

@@ -1,5 +1,6 @@
 """Options of `submit` as fields of a job file, and their precedence over the file's. Pure except the time of `moment`."""
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -116,7 +117,7 @@ def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
     """Return the job with `words` in precedence over its own fields. GPUs and units of another kind are replaced too: `--mig`
     replaces the file's GPUs, `--tasks` its nodes.
     """
-    kept = dict(job)
+    kept = copy.copy(job)
     if any(is_gpu(key) for key in words.get("resources", {})):
         kept.pop("gpusPerTask", None)
         if isinstance(resources := kept.get("resources"), dict):

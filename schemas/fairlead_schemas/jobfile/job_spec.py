@@ -5,12 +5,13 @@
 equal jobs have equal bytes.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from fairlead_schemas.policies.launchers import LAUNCHERS, ON_FAILURE
 from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
+from fairlead_schemas.units.type_errors import type_errors
 from fairlead_schemas.units.validation import (
     FieldError,
     InvalidJob,
@@ -18,7 +19,6 @@ from fairlead_schemas.units.validation import (
     decode_object,
     field_error,
     repeated_keys,
-    type_errors,
 )
 from fairlead_schemas.wire.events import DependencyState, JobKind
 from fairlead_schemas.wire.resource_requests import PACKINGS
@@ -184,6 +184,54 @@ class GroupWords(_Strict, frozen=True, kw_only=True):
 
 class JobSpec(_Strict, frozen=True, kw_only=True):
     """Job file. Resource words are Kubernetes': `resources: {nvidia.com/gpu: 8, cpu: "32"}`."""
+
+    #: {word of another system, or a word at the wrong level: what a job file has for it}
+    ELSEWHERE: ClassVar[dict[str, str]] = {
+        "cpu": "resources: {cpu: 8}",
+        "cpus": "resources: {cpu: 8}",
+        "memory": "resources: {memory: 64Gi}",
+        "mem": "resources: {memory: 64Gi}",
+        "shm": "resources: {shm: 16Gi}",
+        "shm_size": "resources: {shm: 16Gi}",
+        "gpus": "resources: {nvidia.com/gpu: 8}",
+        "accelerators": "resources: {nvidia.com/gpu: 8} and gpu: {model: H100}",
+        "model": "gpu: {model: H100}",
+        "partition": "queue",
+        "qos": "queue",
+        "account": "project",
+        "namespace": "project",
+        "run": "command: [sh, -c, …]",
+        "script": "command: [sh, -c, …]",
+        "commands": "command: [sh, -c, …]",
+        "cmd": "command",
+        "entrypoint": "command",
+        "environment": "env",
+        "envs": "env",
+        "cwd": "workdir",
+        "working_dir": "workdir",
+        "workingDir": "workdir",
+        "chdir": "workdir",
+        "mounts": "volumes",
+        "volumeMounts": "volumes",
+        "walltime": "time: {total: 4h}",
+        "timeout": "time: {total: 4h}",
+        "max_duration": "time: {total: 4h}",
+        "total": "time: {total: 4h}",
+        "grace": "time: {grace: 1m}",
+        "signal": "checkpoint: {signal: USR1, notice: 2m}",
+        "max_retries": "retries: {max: 3}",
+        "backoffLimit": "retries: {max: 3}",
+        "begin": "startAt",
+        "start_after": "startAt",
+        "dependency": "dependsOn",
+        "depends": "dependsOn",
+        "needs": "dependsOn",
+        "affinity": "nodeAffinity",
+        "constraint": "nodeAffinity",
+        "num_nodes": "nodes",
+        "ntasks": "tasks",
+        "replicas": "nodes",
+    }
 
     command: list[str]
     args: list[str] = []

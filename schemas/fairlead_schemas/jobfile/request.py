@@ -19,6 +19,7 @@ from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.units import quantities, selectors, taints
 from fairlead_schemas.units.hardware import MIG_PREFIX, TOPOLOGY_LEVELS, is_profile, profile_milli, profile_of
 from fairlead_schemas.units.quantities import GPUS_MAX, MILLI, QuantityError, parse_cpu, parse_gpu
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.validation import ErrorCollector, shown
 from fairlead_schemas.wire.resource_requests import GPU, SHARED
 from fairlead_schemas.wire.resources import Request
@@ -233,7 +234,10 @@ def _unit(
     at, wanted, get = f"{path}resources.", words.gpu, words.resources.get
     for key in words.resources:
         if key not in PLAIN and not is_gpu(key):
-            reading.wrong(at + key, f"unknown resource; expected one of {', '.join(RESOURCE_WORDS)}")
+            reading.wrong(
+                at + key,
+                f"unknown resource; expected one of {', '.join(RESOURCE_WORDS)}{did_you_mean(key, RESOURCE_WORDS)}",
+            )
     gpus = gpus_of(words.resources, at, reading)
     if per_task is not None:
         gpus = gpus_of({GPU: per_task}, "gpusPerTask", reading)

@@ -6,6 +6,7 @@ A signal may be written as Slurm's users do ("USR1"). An empty `checkpoint: {}` 
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -17,11 +18,11 @@ from fairlead_schemas.jobfile.update import name_faults
 from fairlead_schemas.policies import launchers, partitions
 from fairlead_schemas.policies.checkpoints import Checkpoint, fault_of
 from fairlead_schemas.policies.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
-from fairlead_schemas.units import quantities
+from fairlead_schemas.units import quantities, type_errors
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_job_id, is_queue_path
 from fairlead_schemas.units.image_names import ImageNameError, Registries, parse_image
 from fairlead_schemas.units.timestamps import midnight, parse_rfc3339
-from fairlead_schemas.units.validation import ErrorCollector, InvalidJob, shown_name
+from fairlead_schemas.units.validation import ErrorCollector, FieldError, InvalidJob, decode_object, shown, shown_name
 from fairlead_schemas.wire import resource_requests
 from fairlead_schemas.wire.commands import SubmitJob, digest_of
 from fairlead_schemas.wire.events import Dependency
@@ -119,6 +120,40 @@ def resolve(
     )
 
 
+def decode_and_check(payload: bytes, registries: Registries | None = None) -> JobSpec:
+    """Decode one job from JSON. Raises InvalidJob naming every mistake: of types and, of the rest, those that `resolve` finds."""
+    try:
+        return job_spec.decode_job(payload)
+    except InvalidJob as error:
+        try:
+            value = decode_object(payload) if len(payload) <= job_spec.SPEC_BYTES_MAX else None
+        except msgspec.MsgspecError:
+            raise error from None
+        raise InvalidJob(_all_mistakes(error.errors, value, registries)) from error
+
+
+def convert_and_check(value: Any) -> JobSpec:
+    """Return a job from decoded YAML or JSON values. Raises InvalidJob as `decode_and_check` does."""
+    try:
+        return job_spec.job_from(value)
+    except InvalidJob as error:
+        raise InvalidJob(_all_mistakes(error.errors, value, None)) from error
+
+
+def _all_mistakes(known: list[FieldError], value: Any, registries: Registries | None) -> list[FieldError]:
+    found = type_errors.read(value, JobSpec)
+    if not found.errors or found.rest is None:
+        return known
+    try:
+        resolve(msgspec.convert(found.rest, JobSpec), command_id="", user="", registries=registries)
+    except InvalidJob as error:
+        more = [FieldError(field=found.path(each.field), message=each.message) for each in error.errors]
+        return [*known, *(each for each in more if each.field and not found.is_wrong(each.field))]
+    except msgspec.ValidationError:
+        return known
+    return known
+
+
 def _check_request(request: Request, reading: ErrorCollector) -> None:
     """Note violations of the rules of requests, one per field."""
     reading.add(*resource_requests.faults(request))
@@ -141,7 +176,7 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
     expect(0 <= spec.retries.max <= most, "retries.max", f"expected 0 to {most}, found {spec.retries.max}")
     for name, value in spec.env.items():
         reserved = name.startswith(job_spec.RESERVED_ENV_PREFIXES)
-        expect(not reserved, f"env.{name}", "this variable is set by Fairlead; leave it out")
+        expect(not reserved, f"env.{name}", "expected another name, found one that Fairlead sets; leave it out")
         message = "expected a name of letters, digits, _ - and ., not beginning with a digit"
         expect(bool(_VARIABLE.match(name)), f"env.{shown_name(name)}", message)
         expect("\0" not in value, f"env.{shown_name(name)}", "expected a value without NUL characters")
@@ -182,7 +217,8 @@ def _check_launch(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> No
     expect(
         launcher != "none",
         "processesPerNode",
-        "the command is run once on each node; name a launcher (env, torchrun or mpi) to start more",
+        f"expected a launcher (env, torchrun or mpi) with it, found {spec.processesPerNode} for a command that is run once"
+        " on each node; name a launcher, or leave it out",
     )
 
 
@@ -206,7 +242,8 @@ def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None
         expect(len(spec.project) <= most and bool(_PROJECT.match(spec.project)), "project", message)
     if spec.workdir:
         ok = spec.workdir.startswith("/") and spec.workdir.isprintable()
-        expect(ok, "workdir", "expected an absolute path of printable characters, such as /work")
+        message = f"expected an absolute path of printable characters such as /work, found {shown(spec.workdir)}"
+        expect(ok, "workdir", message)
 
 
 def _array(value: int | str | None, reading: ErrorCollector) -> tuple[tuple[int, int] | None, int]:

@@ -30,6 +30,7 @@ from fairlead_schemas.policies.idle import (
 from fairlead_schemas.queuefile.amounts import duration_word
 from fairlead_schemas.units.ids import PROJECT_CHARS_MAX, is_token
 from fairlead_schemas.units.quantities import parse_duration
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.validation import ErrorCollector, InvalidDocument, shown
 
 SCOPES_MAX = 100
@@ -146,7 +147,7 @@ def _below(reading: ErrorCollector, value: Any, at: str) -> dict[IdleSignal, int
     for word, threshold, path in reading.entries(value, at):
         signal = _SIGNALS.get(word)
         if signal is None:
-            reading.wrong(path, f"unknown signal; expected one of {', '.join(_SIGNALS)}")
+            reading.wrong(path, f"unknown signal; expected one of {', '.join(_SIGNALS)}{did_you_mean(word, _SIGNALS)}")
         else:
             errors = len(reading.errors)
             found[signal] = reading.amount(_PARSERS[signal], threshold, path)

@@ -19,6 +19,7 @@ from fairlead_schemas.units.quantities import (
     parse_memory,
     thousandths,
 )
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, shown
 
@@ -45,7 +46,8 @@ def read_amounts(reading: ErrorCollector, value: Any, at: str) -> Amounts:
         resource = _resource(word)
         if resource is None:
             known = f'{GPU_WORD}, "{GPU_WORD}:<model>", cpu, memory'
-            reading.wrong(path, f"unknown resource; expected one of {known}")
+            meant = did_you_mean(word, (GPU_WORD, "cpu", "memory"))
+            reading.wrong(path, f"unknown resource; expected one of {known}{meant}")
             continue
         parse = {"cpu": parse_cpu, "memory": parse_memory}.get(resource, parse_gpu)
         amounts[resource] = reading.amount(parse, quantity, path)

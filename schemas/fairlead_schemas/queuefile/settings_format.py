@@ -49,6 +49,7 @@ from fairlead_schemas.queuefile.settings import (
 )
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_token
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.units.validation import ErrorCollector, joined, shown
 
@@ -137,7 +138,10 @@ def read_roles(reading: ErrorCollector, value: Any, at: str) -> tuple[tuple[str,
         roles: list[Any] = words if isinstance(words, list) else [words]  # pyright: ignore[reportUnknownVariableType] -- of YAML
         for role in roles:
             if role not in QUEUE_ROLES:
-                reading.wrong(place, f"expected {', '.join(QUEUE_ROLES)}, found {shown(role)}")
+                reading.wrong(
+                    place,
+                    f"expected {', '.join(QUEUE_ROLES)}, found {shown(role)}{did_you_mean(str(role), QUEUE_ROLES)}",
+                )
             else:
                 pairs.add((subject, role))
     return tuple(sorted(pairs))

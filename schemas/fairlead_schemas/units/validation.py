@@ -3,7 +3,8 @@
 Job files, queue files, policy files and the bodies of HTTP requests are refused in this form: a `FieldError` per
 mistake, all of them in one `InvalidDocument`. `ErrorCollector` reads plain values field by field and does not stop
 at the first mistake. Callers refuse a document with mistakes as a whole, so the value that it returns for a bad
-field never counts. `field_error` converts the first error of a decoder, `type_errors` finds all of them.
+field never counts. `field_error` converts the first error of a decoder, `type_errors.py` finds all of them. `misfit` and
+`unknown_field` are the words of a mistake of type: expected, found, and what to write instead.
 
 `decode` and `decode_object` decode bytes of strangers. msgspec raises UnicodeDecodeError for broken text and
 RecursionError for deep nesting. A caller that expects MsgspecError would not catch these, and one such message
@@ -13,18 +14,14 @@ would stop a service for good.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
-from types import UnionType
-from typing import Any, Protocol, Union, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 
 from fairlead_schemas.units.quantities import QuantityError
-
-#: Errors of one document that `type_errors` returns.
-TYPE_ERRORS_MAX = 100
+from fairlead_schemas.units.suggestions import did_you_mean
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,13 +61,12 @@ _PATH = re.compile(r"^(.*?)(?: - at `(.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _REQUIRED = "required field is missing"
-_UNKNOWN_IN_JOB = "unknown field; see GET /v1/schemas/job for the fields of a job file"
 
 
 def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequence[str] = ()) -> FieldError:
     """Return a decoding error with its path: `$.resources.cpu` becomes "resources.cpu".
 
-    `known`: the fields of the decoded type, unless it is a job file. Of a map the decoder names no key: "env[...]".
+    `known`: the fields of the decoded type. Of a map the decoder names no key: "env[...]".
     """
     match = _PATH.match(str(error))
     message, path = (match[1], match[2] or "$") if match else (str(error), "$")
@@ -81,7 +77,7 @@ def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequenc
         message = _REQUIRED
     if unknown:
         path = f"{path}.{unknown[1]}" if path else unknown[1]
-        message = f"unknown field; expected {', '.join(known)}" if known else _UNKNOWN_IN_JOB
+        message = unknown_field(unknown[1], known)
     return FieldError(field=printable(_join(prefix, path)), message=message)
 
 
@@ -91,69 +87,24 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}"
 
 
-def type_errors(value: Any, kind: Any) -> list[FieldError]:
-    """Return the errors of plain values that msgspec does not convert to the type of a job file, with keys of maps named.
-
-    msgspec itself stops at the first one. At most TYPE_ERRORS_MAX; none if the value can be converted.
-    """
-    return list(islice(_type_errors(value, kind, ""), TYPE_ERRORS_MAX))
-
-
-def _type_errors(value: Any, kind: Any, at: str) -> Iterator[FieldError]:
-    match value:
-        case dict() if struct := _member(kind, _is_struct):
-            yield from _struct_errors(cast(dict[Any, Any], value), struct, at)
-        case dict() if mapping := _member(kind, lambda each: get_origin(each) is dict):
-            key_kind, value_kind = get_args(mapping)
-            for key, one in cast(dict[Any, Any], value).items():
-                path = joined(at, printable(str(key)))
-                yield from _type_errors(key, key_kind, path)
-                yield from _type_errors(one, value_kind, path)
-        case list() if sequence := _member(kind, lambda each: get_origin(each) is list):
-            for index, one in enumerate(cast(list[Any], value)):
-                yield from _type_errors(one, get_args(sequence)[0], f"{at}[{index}]")
-        case _:
-            try:
-                msgspec.convert(value, kind)
-            except msgspec.ValidationError as error:
-                yield field_error(error, at)
-
-
-def _struct_errors(value: dict[Any, Any], struct: Any, at: str) -> Iterator[FieldError]:
-    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
-    for key, one in value.items():
-        path = joined(at, printable(str(key)))
-        if key in known:
-            yield from _type_errors(one, known[key].type, path)
-        else:
-            yield FieldError(field=path, message=_UNKNOWN_IN_JOB)
-    for name, field in known.items():
-        if field.required and name not in value:
-            yield FieldError(field=joined(at, name), message=_REQUIRED)
-
-
-def _member(kind: Any, matches: Callable[[Any], bool]) -> Any:
-    """Return the first member of a union (or the type itself) that matches, else None."""
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return next((each for each in members if matches(each)), None)
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
 #: Characters of a wrong value that a message repeats.
 SHOWN_CHARS_MAX = 60
 
 _MAP = "a map of names and values"
-_WORDS: dict[Any, str] = {
-    str: "a word",
-    int: "a whole number",
-    bool: "true or false",
-    list[str]: "a list of names",
-    str | int: "a word or a number",
-    str | int | float: "a word or a number",
+_WORDS: dict[Any, str] = {str: "a word", int: "a whole number", float: "a number", bool: "true or false"}
+#: {what people write for yes and no: what YAML 1.2 and JSON have}
+_BOOLEANS = {
+    "yes": "true",
+    "on": "true",
+    "1": "true",
+    "true": "true",
+    "no": "false",
+    "off": "false",
+    "0": "false",
+    "false": "false",
 }
+#: Signs of a shell's line: it is no list of words that a program could be started with.
+_SHELL = frozenset("|&;<>$`*'\"\\\n")
 
 
 class Object(dict[str, Any]):
@@ -288,26 +239,27 @@ class ErrorCollector:
         found: dict[str, Any] = {}
         for key, one, path in self.entries(value, at):
             if key not in known:
-                meant = get_close_matches(key, known, 1)
-                self.wrong(
-                    path, f"unknown field; expected {', '.join(known)}{f'; did you mean {meant[0]}?' if meant else ''}"
-                )
+                self.wrong(path, unknown_field(key, tuple(known), elsewhere_of(kind)))
             elif self._fits(one, known[key].type, path):
                 found[key] = one
         if isinstance(value, dict):
             for name, field in known.items():
                 if field.required and name not in value:
-                    self.wrong(joined(at, name), _REQUIRED)
+                    self.wrong(joined(at, name), missing_field(field.type))
         return found
 
     def _fits(self, value: Any, kind: Any, at: str) -> bool:
-        if any(_is_struct(each) for each in get_args(kind) or (kind,)) or get_origin(kind) is dict:
+        if any(is_struct(each) for each in get_args(kind) or (kind,)) or get_origin(kind) is dict:
             return True  # looked into by its own reader
+        if get_origin(kind) is list and isinstance(value, list):
+            (inner,) = get_args(kind)
+            fitting = [self._fits(one, inner, f"{at}[{index}]") for index, one in enumerate(cast(list[Any], value))]
+            return all(fitting)
         try:
             msgspec.convert(value, kind, strict=True)
             return True
         except msgspec.ValidationError:
-            self.wrong(at, f"expected {_expected(kind)}, found {shown(value)}")
+            self.wrong(at, misfit(value, kind))
             return False
 
     def whole(self, value: Any, at: str, least: int, most: int, hint: str = "") -> int:
@@ -344,12 +296,120 @@ class ErrorCollector:
         return tuple(values)
 
 
+# ---------------------------------------------------------------------------- mistakes of type in words
+
+
+def is_struct(kind: Any) -> bool:
+    """True for a struct type; False for unions, containers and instances."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union (of one type: itself), with aliases and annotations taken off, without None and UNSET."""
+    plain = getattr(kind, "__value__", kind)
+    if get_origin(plain) is Annotated:
+        return members(get_args(plain)[0])
+    if get_origin(plain) in (Union, UnionType):
+        return tuple(each for one in get_args(plain) for each in members(one))
+    return () if plain in (NoneType, msgspec.UnsetType) else (plain,)
+
+
+def elsewhere_of(kind: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Return {word of another system: what a struct has for it}: its class variable ELSEWHERE, where it has one."""
+    return getattr(kind, "ELSEWHERE", {})
+
+
+#: Known fields that a message lists next to the one that was probably meant.
+KNOWN_SHOWN_MAX = 16
+
+
+def unknown_field(name: str, known: Sequence[str], elsewhere: Mapping[str, str] | None = None) -> str:
+    """Return the message for a field that is not among the known ones."""
+    there = (elsewhere or {}).get(name)
+    meant = f"; here it is {there}" if there else did_you_mean(name, known)
+    if not known or (meant and len(known) > KNOWN_SHOWN_MAX):
+        return f"unknown field{meant}"
+    return f"unknown field; expected {', '.join(known)}{meant}"
+
+
+def missing_field(kind: Any) -> str:
+    """Return the message for a field without which the rest means nothing."""
+    return f"{_REQUIRED}; add it with {expected(kind)}"
+
+
+def expected(kind: Any) -> str:
+    """Return a type in words: "a word or a whole number"."""
+    *others, last = dict.fromkeys(_expected(each) for each in members(kind)) or ["another kind of value"]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def _expected(kind: Any) -> str:
-    plain = getattr(kind, "__value__", kind)  # the type behind an alias
-    choices = get_args(plain)
-    if choices and all(isinstance(choice, str) for choice in choices):
-        return f"one of {', '.join(choices)}"
-    return _WORDS.get(plain, "another kind of value")
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    if origin is list:
+        literals = get_origin(inner[0]) is Literal
+        return (
+            f"a list of {_expected(inner[0])}" if literals else "a list" if is_struct(inner[0]) else "a list of words"
+        )
+    if origin is dict:
+        return _MAP
+    if is_struct(kind):
+        return f"a map with {', '.join(field.encode_name for field in msgspec.structs.fields(kind))}"
+    return _WORDS.get(kind, "another kind of value")
+
+
+def misfit(value: Any, kind: Any) -> str:
+    """Return the message for a value that is not of a type: what was expected, what was found, and what to write instead."""
+    found = "nothing" if value is None else _text(value) if type(value) in (bool, int, float) else shown(value)
+    then = _remedy(value, kind)
+    return f"expected {expected(kind)}, found {found}{f'; {then}' if then else ''}"
+
+
+def _remedy(value: object, kind: Any) -> str:
+    """Return what to do with a value of a wrong type; "" where the expectation says it all."""
+    if value is None:
+        return "give it a value, or leave the field out"
+    written, is_list, is_map = str(value), isinstance(value, list), isinstance(value, dict)
+    for each in members(kind):
+        origin = get_origin(each)
+        if origin is Literal:
+            choices = [str(choice) for choice in get_args(each)]
+            return meant if (meant := did_you_mean(written, choices).removeprefix("; ")) else "take one of them"
+        if origin is list and not is_list and not is_map:
+            return f"write {_listed(value)}"
+        if each is str and (type(value) in (int, float) or (type(value) is bool and len(members(kind)) == 1)):
+            return f'put it in quotes: "{_text(value)}"'
+        if each is bool and (word := _BOOLEANS.get(written.lower())):
+            return f"write {word}"
+        if each is int and isinstance(value, str) and value.isdecimal():
+            return f"write it without quotes: {value[:40]}"
+        if is_struct(each) and (field := _fitting(value, cast(type[msgspec.Struct], each))):
+            return f"write {{{field}: {_text(value)}}}"
+        if origin is dict and is_list:
+            return "write NAME: VALUE, each on its own line without a dash"
+    return ""
+
+
+def _listed(value: Any) -> str:
+    """Return a line of words as a list; a shell's line is given to a shell."""
+    text = _text(value)
+    if not isinstance(value, str) or not text.split():
+        return f"[{text}]"
+    if _SHELL & set(text):
+        return f"[sh, -c, {json.dumps(text, ensure_ascii=False)}]"
+    return f"[{', '.join(text.split())}]"
+
+
+def _fitting(value: Any, kind: type[msgspec.Struct]) -> str:
+    """Return the first field of a struct that could hold a value without any other; "" for none."""
+    for field in msgspec.structs.fields(kind):
+        try:
+            msgspec.convert({field.encode_name: value}, kind)
+        except msgspec.ValidationError:
+            continue
+        return field.encode_name
+    return ""
 
 
 class Decoder[T](Protocol):

@@ -4,12 +4,12 @@ Every refusal that reaches a client is an `HttpError`; a route raises it, and `s
 """
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import msgspec
 
 from fairlead_schemas.http.api import MissingRight, Problem
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.validation import FieldError, printable
 
 JSON = b"application/json"
@@ -132,8 +132,8 @@ def bad_field(name: str, message: str) -> HttpError:
 
 def unknown_choice(name: str, found: str, known: Collection[str]) -> HttpError:
     """Return a 422 for a query parameter that names something that is not there."""
-    close = get_close_matches(found, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(known)[:20]) or 'none'}"
+    known_are = f"known are: {', '.join(sorted(known)[:20]) or 'none'}"
+    hint = did_you_mean(found, sorted(known)).removeprefix("; ") or known_are
     return invalid([FieldError(field=name, message=f"there is no {name} {found[:80]}")], hint=hint)
 
 

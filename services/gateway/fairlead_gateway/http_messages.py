@@ -20,6 +20,7 @@ from fairlead_schemas.policies.idle_file import InvalidPolicies
 from fairlead_schemas.queuefile.parse import InvalidQueues
 from fairlead_schemas.units import validation
 from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.type_errors import type_errors
 from fairlead_schemas.units.validation import FieldError, InvalidJob, decode_object, field_error, repeated_keys
 from fairlead_schemas.wire.authority import Authority
 
@@ -159,13 +160,15 @@ async def read_request[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
 
 
 def decode[T: msgspec.Struct](kind: type[T], body: bytes) -> T:
-    """Decode JSON strictly. Raise InvalidJob naming the field, also for a key that an object has twice: decoders silently
-    take the last."""
+    """Decode JSON strictly. Raise InvalidJob naming every field of a wrong type, and every key that an object has twice: decoders
+    silently take the last."""
     try:
         found = msgspec.json.decode(body, type=kind)
         repeated = repeated_keys(body)[:ERRORS_MAX]
     except msgspec.MsgspecError as error:
-        raise InvalidJob([field_error(error, known=kind.__struct_encode_fields__)]) from None
+        raise InvalidJob(
+            _type_errors(kind, body) or [field_error(error, known=kind.__struct_encode_fields__)]
+        ) from None
     except (ValueError, RecursionError) as error:  # also UnicodeDecodeError, and a number of thousands of digits
         message = f"expected JSON in UTF-8, of ordinary depth and numbers: {type(error).__name__}"
         raise InvalidJob([FieldError(field="", message=message)]) from None
@@ -173,6 +176,14 @@ def decode[T: msgspec.Struct](kind: type[T], body: bytes) -> T:
         message = "this key is given twice; keep one of them"
         raise InvalidJob([FieldError(field=path, message=message) for path in repeated])
     return found
+
+
+def _type_errors(kind: type[msgspec.Struct], body: bytes) -> list[FieldError]:
+    """Return all mistakes of type in a body; none where it is no JSON."""
+    try:
+        return type_errors(decode_object(body), kind)
+    except msgspec.MsgspecError:
+        return []
 
 
 def read_file[T](body: bytes, read: Callable[[Any], T], hint: str) -> T:

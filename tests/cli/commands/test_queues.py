@@ -160,7 +160,7 @@ def test_a_file_with_mistakes_is_refused_here(gateway: GatewayStub, run: Run, tm
     assert (ran.code, gateway.requests) == (2, [])
     lines = ran.err.splitlines()
     assert lines[0] == "error: the queue file is not valid; nothing was sent"
-    assert [line.strip().split(":")[0] for line in lines[1:]] == ["queues.a.maximum.gpu", "queues.a.weight", "queues.B"]
+    assert [line.split(": ")[1] for line in lines[1:]] == ["queues.a.maximum.gpu", "queues.a.weight", "queues.B"]
     twice = run("queues", "apply", "-f", file_of(tmp_path, "queues: {a: {}, a: {}}"))
     assert (twice.code, 'YAML or JSON: line 1, column 17: the field "a" is given twice\n' in twice.err) == (2, True)
     empty = run("queues", "apply", "-f", file_of(tmp_path, "# nothing\n"))

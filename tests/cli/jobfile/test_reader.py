@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead.errors import InputRefused
-from fairlead.jobfile import reader
+from fairlead.jobfile import reader, yaml_text
 from fairlead.jobfile.gpu_models import PRODUCT_LABEL, gpu_words
 
 A100, A100_40, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3"
@@ -213,11 +213,11 @@ def test_gpu_shorthand_that_is_not_one_thing_is_refused(text: str, expected: str
 def test_a_value_that_no_field_can_hold_is_refused_with_its_place(text: str) -> None:
     """Tags, endless numbers and half characters: an error of the file, not a traceback."""
     with pytest.raises(InputRefused, match="expected YAML or JSON"):
-        reader.read_yaml(text, "job.yaml")
+        yaml_text.read_yaml(text, "job.yaml")
 
 
 def test_a_quoted_word_and_a_large_number_are_read() -> None:
     """Quotes keep a number text, as does the tag for text; 64 bits are read as a number."""
-    assert reader.read_yaml('a: "12"\nb: !!str 12\nc: 18446744073709551615', "x") == [
+    assert yaml_text.read_yaml('a: "12"\nb: !!str 12\nc: 18446744073709551615', "x") == [
         {"a": "12", "b": "12", "c": 2**64 - 1}
     ]

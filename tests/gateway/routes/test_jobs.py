@@ -236,8 +236,8 @@ async def test_an_unknown_field_is_named_with_the_known_ones() -> None:
     async with GatewayWorld() as world:
         before = world.commands_stored()
         for method, path, body, known in (
-            ("POST", "/v1/jobs/1:move", {"qeue": "x"}, "queue"),
-            ("POST", "/v1/nodes/n1:drain", {"resaon": "x"}, "reason, deadline"),
+            ("POST", "/v1/jobs/1:move", {"qeue": "x"}, "queue; did you mean queue?"),
+            ("POST", "/v1/nodes/n1:drain", {"resaon": "x"}, "reason, deadline; did you mean reason?"),
             ("POST", "/v1/sql", {"sql": "x"}, "query, limit, timeout_s, id"),
         ):
             answer = await world.http.request(method, path, json=body)

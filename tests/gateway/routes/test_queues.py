@@ -175,7 +175,9 @@ async def test_a_job_is_moved() -> None:
         assert (answer.status_code, answer.json()["queue"]) == (200, "research/vision")
         assert house.asked[-1] == cmd.MoveJob(id=house.asked[-1].id, user="anonymous", job="1", queue="research/vision")
         assert errors(await house.http.post("/v1/jobs/1:move", json={"queue": "R!"})) != {}
-        assert errors(await house.http.post("/v1/jobs/1:move", json={})) == {"queue": "required field is missing"}
+        assert errors(await house.http.post("/v1/jobs/1:move", json={})) == {
+            "queue": "required field is missing; add it with a word"
+        }
         assert (await house.http.post("/v1/jobs/x:move", json={"queue": "a"})).status_code == 404
         for code, status in (("unknown_queue", 422), ("not_a_leaf", 422), ("conflict", 409), ("not_found", 404)):
             house.answer = refusing(code, "no")

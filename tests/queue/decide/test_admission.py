@@ -28,7 +28,12 @@ def test_an_unknown_queue_is_refused_with_the_known_ones() -> None:
     world.quota("research/vision", 8)
     refused = rejection(world, queue="reserch", id="c-9")
     assert (refused.code, refused.field, refused.command, refused.user) == ("unknown_queue", "queue", "c-9", "ada")
-    assert refused.message == 'no queue "reserch"; expected one of: default, research/vision'
+    assert (
+        refused.message
+        == 'no queue "reserch"; expected one of: default, research/vision; did you mean research/vision?'
+    )
+    meant = rejection(world, queue="reserch/vision")
+    assert meant.message.endswith("expected one of: default, research/vision; did you mean research/vision?")
 
 
 def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:

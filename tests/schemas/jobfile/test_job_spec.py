@@ -12,7 +12,8 @@ from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, canonical, decode_
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.policies.launchers import launcher_of
 from fairlead_schemas.units.timestamps import SECOND_NS
-from fairlead_schemas.units.validation import TYPE_ERRORS_MAX, InvalidJob
+from fairlead_schemas.units.type_errors import TYPE_ERRORS_MAX
+from fairlead_schemas.units.validation import InvalidJob
 from fairlead_schemas.wire.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
 from fairlead_schemas.wire.resource_requests import SELECTOR_BYTES_MAX
 from fairlead_schemas.wire.resources import Request
@@ -300,18 +301,19 @@ def test_every_wrong_type_is_reported_with_the_key_of_its_map(read: Callable[[di
     with pytest.raises(InvalidJob) as error:
         read(WRONG_TYPES)
     assert {each.field: each.message for each in error.value.errors} == {
-        "command": "Expected `array`, got `str`",
-        "nodes": "Expected `int | str | object`, got `float`",
-        "env.NUMBER": "Expected `str`, got `int`",
-        "env.FLAG": "Expected `str`, got `bool`",
-        "resources.cpu": "Expected `int | str`, got `float`",
-        "groups[1].resources.shm": "Expected `int | str`, got `null`",
-        "groups[1].nodeSelector.zone": "Expected `str`, got `int`",
-        "volumes[1].path": "unknown field; see GET /v1/schemas/job for the fields of a job file",
-        "volumes[1].mountPath": "required field is missing",
-        "checkpoint.signal": "Expected `str`, got `int`",
-        "topology.require[1]": "Expected `str`, got `int`",
-        "nodse": "unknown field; see GET /v1/schemas/job for the fields of a job file",
+        "command": 'expected a list of words, found "true"; write [true]',
+        "nodes": 'expected a whole number, a word or a map with min, max, found 2.5; put it in quotes: "2.5"',
+        "env.NUMBER": 'expected a word, found 1; put it in quotes: "1"',
+        "env.FLAG": 'expected a word, found true; put it in quotes: "true"',
+        "resources.cpu": 'expected a word or a whole number, found 1.5; put it in quotes: "1.5"',
+        "groups[1].resources.shm": (
+            "expected a word or a whole number, found nothing; give it a value, or leave the field out"
+        ),
+        "groups[1].nodeSelector.zone": 'expected a word, found 1; put it in quotes: "1"',
+        "volumes[1].path": "unknown field; expected name, mountPath, readOnly, create; did you mean mountPath?",
+        "checkpoint.signal": 'expected a word, found 10; put it in quotes: "10"',
+        "topology.require[1]": 'expected a word, found 1; put it in quotes: "1"',
+        "nodse": "unknown field; did you mean nodes?",
     }
 
 
@@ -326,7 +328,9 @@ def test_a_key_that_is_no_text_is_reported() -> None:
     """YAML has such keys, JSON does not."""
     with pytest.raises(InvalidJob) as error:
         job_from(job(env={1: "x"}))
-    assert [(each.field, each.message) for each in error.value.errors] == [("env.1", "Expected `str`, got `int`")]
+    assert [(each.field, each.message) for each in error.value.errors] == [
+        ("env.1", 'expected a word, found 1; put it in quotes: "1"')
+    ]
 
 
 def test_equal_jobs_have_equal_bytes() -> None:

@@ -50,7 +50,7 @@ def test_checkpoint_fields_become_integers(words: Any, found: Checkpoint | None)
         ({"signal": "USR1", "notice": 0}, "checkpoint.notice", "more than 0"),
         ({"signal": "USR1", "notice": "soon"}, "checkpoint.notice", "expected a duration"),
         ({"every": "often"}, "checkpoint.every", "expected a duration"),
-        ({"signal": 10}, "checkpoint.signal", "str"),
+        ({"signal": 10}, "checkpoint.signal", "in quotes"),
         ({"sginal": "USR1"}, "checkpoint.sginal", "unknown"),
     ],
 )

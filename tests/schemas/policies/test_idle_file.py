@@ -91,7 +91,7 @@ def test_a_file_names_scopes_and_an_empty_one_has_no_say() -> None:
         ({"extensions": 2}, "extensions", "give both, or neither"),
         ({"extend": "2h"}, "extensions", "give both, or neither"),
         ({"afterMax": "1m"}, "afterMax", "no less than after"),
-        ({"kinds": ["notebook"]}, "kinds", "another kind of value"),
+        ({"kinds": ["notebook"]}, "kinds[0]", "expected one of batch, session, service"),
         ({"afer": "20m"}, "afer", "did you mean after?"),
     ],
 )

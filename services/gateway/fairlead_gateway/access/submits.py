@@ -13,6 +13,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.dominant_reason import row_or_array
 from fairlead_rights.access_list import Target
 from fairlead_rights.command_rights import FREE_PROJECTS
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.validation import FieldError
 
 #: Queues that a refusal names at most.
@@ -66,4 +67,10 @@ def _unknown_queue(views: Views, caller: Caller, queue: str, field: str) -> Http
     sight = Sight(views, caller)
     known = [row.path for row in views.queues.existing() if sight.queue(row.path)]
     named = ", ".join(known[:NAMED_MAX]) or "none"
-    return invalid([FieldError(field=field, message=f'no queue "{queue[:80]}"; expected one of: {named}')])
+    return invalid(
+        [
+            FieldError(
+                field=field, message=f'no queue "{queue[:80]}"; expected one of: {named}{did_you_mean(queue, known)}'
+            )
+        ]
+    )

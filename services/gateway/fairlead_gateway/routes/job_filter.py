@@ -18,6 +18,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.units.ids import is_queue_path, is_token
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.timestamps import parse_rfc3339
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.lifecycle import STATES
@@ -160,8 +161,7 @@ def _queues(views: Views, text: str, sight: Sight) -> frozenset[str]:
 def _unknown_queue(name: str, known: Iterable[str]) -> HttpError:
     if not is_queue_path(name):
         return bad_field("queue", f'expected names of a-z 0-9 _ - joined by "/", found "{name[:80]}"')
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "GET /v1/queues lists them"
+    hint = did_you_mean(name, sorted(known)).removeprefix("; ") or "GET /v1/queues lists them"
     return invalid([FieldError(field="queue", message=f"there is no queue {name[:80]}")], hint=hint)
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
-from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.jobfile.job_spec import JobSpec
+from fairlead_schemas.jobfile.resolve import decode_and_check, resolve
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.authority import Authority
@@ -72,7 +72,7 @@ class JobTranslator:
 
 
 def _translate(user: str, body: bytes, registries: Registries | None) -> Submission:
-    spec = decode_job(body)
+    spec = decode_and_check(body, registries)
     command = resolve(spec, command_id="", user=user, registries=registries)
     before, marker, after = _encode(command).partition(b'"id":"')
     return Submission(

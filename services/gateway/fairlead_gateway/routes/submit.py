@@ -47,8 +47,8 @@ from fairlead_gateway.why.dominant_reason import reason_of, request_class, row_o
 from fairlead_schemas.http import api
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Reason, SubmitResult
-from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
-from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.jobfile.job_spec import JobSpec
+from fairlead_schemas.jobfile.resolve import decode_and_check, resolve
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, DryRunOutcome
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.image_names import Registries
@@ -314,7 +314,7 @@ class DryRunRoutes:
         return explanation.accepted_dry_run(self._views, command, raw, outcome, sequence, now_ns)
 
     def _resolve(self, head: RequestHead, body: bytes) -> SubmitJob:
-        spec = decode_job(body)
+        spec = decode_and_check(body, self._registries)
         error = runtime_error(bool(spec.image), container_field(spec), self._views.nodes.runtimes())
         if error is not None:
             raise InvalidJob([error])

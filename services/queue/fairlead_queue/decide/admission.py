@@ -18,6 +18,7 @@ from fairlead_schemas.policies.checkpoints import fault_of
 from fairlead_schemas.queuefile.settings import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
 from fairlead_schemas.units.ids import PRIORITY_MAX
 from fairlead_schemas.units.quantities import MILLI, format_duration, format_memory, format_milli
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.resource_requests import SHARED, faults
 from fairlead_schemas.wire.resources import Request
@@ -188,7 +189,9 @@ def unknown_queue(draft: QueueDraft, path: str) -> CommandRefusal | None:
             "not_a_leaf", f"queue {path[:80]} has queues below it; expected one of: {_named(below)}", "queue"
         )
     known = sorted(path for path in draft.queues() if not _below(draft, path))
-    return CommandRefusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
+    return CommandRefusal(
+        "unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}{did_you_mean(path, known)}', "queue"
+    )
 
 
 def _is_inner(draft: QueueDraft, path: str) -> bool:

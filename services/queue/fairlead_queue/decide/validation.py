@@ -23,6 +23,7 @@ from fairlead_schemas.queuefile.settings import (
     is_resource,
 )
 from fairlead_schemas.units.ids import is_queue_path, is_token
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.wire import commands as cmd
 
 #: Larger than any cluster; a bound so that sums stay ordinary integers.
@@ -151,7 +152,7 @@ def _tree_problems(after: ProposedConfiguration, paths: list[str]) -> Iterator[s
         if parent and settings.pool and settings.pool != pool:
             yield f"{at}.pool: expected {pool}, which {path.partition('/')[0]} is in, found {settings.pool[:63]}; leave it out"
         if not parent and pool not in after.pools and pool not in after.dropped_pools:
-            yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}"
+            yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}{did_you_mean(pool, sorted(after.pools))}"
         if settings.users and path in below:
             yield f"{at}.users: only a queue with none below it can limit users; move the limits to those below"
         yield from _limit_problems(after.queues, below, path)
