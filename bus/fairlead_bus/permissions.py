@@ -130,7 +130,14 @@ def _streams() -> Permissions:
         subjects.AUDIT,
         *(
             f"KV_{bucket}"
-            for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE, subjects.PEOPLE, subjects.CREDENTIAL)
+            for bucket in (
+                subjects.DESIRED,
+                subjects.SPEC,
+                subjects.LEASE,
+                subjects.PEOPLE,
+                subjects.CREDENTIAL,
+                subjects.NOTIFY,
+            )
         ),
         f"OBJ_{subjects.SNAPSHOT}",
     )
@@ -184,9 +191,27 @@ SERVICES: dict[str, Permissions] = {
             subjects.AUDIT_ALL,
             f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
             *_bucket(subjects.CREDENTIAL),
+            *_bucket(subjects.NOTIFY),
+            subjects.rpc("notifier", "test"),
         ),
         # To show which nodes are silent; and what another gateway has changed of a person.
-        (subjects.BEATS, f"$KV.{subjects.PEOPLE}.*.*", f"$KV.{subjects.CREDENTIAL}.*.*"),
+        (subjects.BEATS, f"$KV.{subjects.PEOPLE}.*.*", f"$KV.{subjects.CREDENTIAL}.*.*", f"$KV.{subjects.NOTIFY}.*.*"),
+    ),
+    # Sends to people's destinations: reads the log, the views' snapshot, rules, and addresses of mail; writes how far each
+    # destination is. It reaches no credential.
+    "notifier": Permissions(
+        (
+            *_read(subjects.LOG),
+            *_load(),
+            *_lease("notifier"),
+            *_info(f"KV_{subjects.NOTIFY}"),
+            f"$JS.API.STREAM.MSG.GET.KV_{subjects.NOTIFY}",
+            f"$KV.{subjects.NOTIFY}.delivery.*",
+            f"$JS.API.STREAM.MSG.GET.KV_{subjects.PEOPLE}",
+            subjects.rpc("telemetry", "job"),
+        ),
+        (subjects.rpc("notifier", "test"), f"$KV.{subjects.NOTIFY}.*.*"),
+        answers=True,
     ),
     # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
     "archiver": Permissions(_read(subjects.LOG)),

@@ -144,5 +144,6 @@ BUCKETS = (
     # What must be erasable, so no part of the log (docs/adr/0022-rights-in-the-log.md).
     BucketSpec(subjects.PEOPLE, durable=True),
     BucketSpec(subjects.CREDENTIAL, durable=True),
+    BucketSpec(subjects.NOTIFY, durable=True),
 )
 STORES = (subjects.SNAPSHOT,)

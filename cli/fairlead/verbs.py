@@ -210,6 +210,12 @@ GROUPS: tuple[Verb, ...] = (
     ),
     Verb("Access", "tokens", "people:tokens", "List, make or revoke tokens."),
     Verb("The record", "audit", "audit:app", "Check or export the log."),
+    Verb(
+        "The record",
+        "notify",
+        "notify:app",
+        "Send events of your jobs, queues and nodes to a webhook or by mail, by rules of your own.",
+    ),
 )
 
 

@@ -40,8 +40,12 @@ if [ -n "$units" ]; then
   for unit in "$here"/systemd/*.service; do
     sed "s#/opt/fairlead/#$prefix/#" "$unit" >"/etc/systemd/system/$(basename "$unit")"
   done
-  mkdir -p /etc/systemd/system/fairlead@explainer.service.d /etc/sysusers.d /etc/fairlead
-  sed "s#/opt/fairlead/#$prefix/#" "$here/systemd/fairlead@explainer.service.d/program.conf" >/etc/systemd/system/fairlead@explainer.service.d/program.conf
+  mkdir -p /etc/sysusers.d /etc/fairlead
+  for service in explainer notifier; do # whose programs have other names
+    folder=fairlead@$service.service.d
+    mkdir -p "/etc/systemd/system/$folder"
+    sed "s#/opt/fairlead/#$prefix/#" "$here/systemd/$folder/program.conf" >"/etc/systemd/system/$folder/program.conf"
+  done
   cp "$here/systemd/sysusers.conf" /etc/sysusers.d/fairlead.conf
   [ -e /etc/fairlead/nats.conf ] ||
     sed 's#"/data/nats.pid"#"/run/fairlead-nats/nats.pid"#; s#"/data"#"/var/lib/fairlead-nats"#' "$here/nats.conf" >/etc/fairlead/nats.conf

@@ -89,9 +89,9 @@ def test_permissions_name_no_more_than_is_needed() -> None:
     purges = {(name, s) for name, g in permissions.SERVICES.items() for s in g.publish if ".PURGE." in s}
     assert {s for _, s in purges} == {
         f"$JS.API.STREAM.PURGE.{s}"
-        for s in ("KV_LEASE", "KV_DESIRED", "KV_PEOPLE", "KV_CREDENTIAL", "OBJ_SNAPSHOT", "CMD", "AUDIT")
+        for s in ("KV_LEASE", "KV_DESIRED", "KV_PEOPLE", "KV_CREDENTIAL", "KV_NOTIFY", "OBJ_SNAPSHOT", "CMD", "AUDIT")
     }
-    secrets = [each for each in purges if each[1].endswith(("KV_PEOPLE", "KV_CREDENTIAL", ".AUDIT"))]
+    secrets = [each for each in purges if each[1].endswith(("KV_PEOPLE", "KV_CREDENTIAL", "KV_NOTIFY", ".AUDIT"))]
     assert {name for name, _ in secrets} == {"gateway"}
     assert [name for name, s in purges if s.endswith(".CMD")] == ["recovery"]
 

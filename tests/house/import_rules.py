@@ -29,6 +29,8 @@ CORES: dict[str, tuple[str, ...]] = {
     "fairlead_gateway": (
         "errors",
         "monitoring.readiness",
+        "notify.allowed_hosts",
+        "notify.rules",
         "routes.documents",
         "routes.job_translator",
         "routes.output_assembly",

@@ -17,6 +17,14 @@ PROCESSES = {
     "fairlead_telemetry.__main__": {"rich"},
     "fairlead_agent.__main__": {"rich", "numpy", "docker"},
     "fairlead_agent.hollow.__main__": {"rich", "numpy"},
+    "fairlead_gateway.notify.__main__": {
+        "rich",
+        "numpy",
+        "fastapi",
+        "httpx",
+        "fairlead_gateway.views",
+        "prometheus_client",
+    },
     "fairlead_replay.explainer.__main__": {"rich", "numpy", "fairlead_queue", "fairlead_placer"},
 }
 

@@ -1,11 +1,16 @@
 """The whole of it with a key for each process: a job from HTTP to its end, and an agent whose key is revoked."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -25,9 +30,35 @@ SERVICES = {
     "telemetry": "fairlead_telemetry",
     "gateway": "fairlead_gateway",
     "explainer": "fairlead_replay.explainer",
+    "notifier": "fairlead_gateway.notify",
 }
 #: Over the size that is sent within desired state: it is read from the SPEC bucket.
 LARGE = "x" * 5000
+
+
+class WebhookServer(ThreadingHTTPServer):
+    """Receiver of webhooks, which keeps the subjects of the events that it gets."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        subjects: list[str] = []
+        super().__init__(address, partial(WebhookHandler, subjects))
+        self.subjects = subjects
+        self.url = f"http://127.0.0.1:{self.server_port}/"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class WebhookHandler(BaseHTTPRequestHandler):
+    """Takes every event. `subjects`: a list for what it is about."""
+
+    def __init__(self, subjects: list[str], *connection: Any) -> None:
+        self.subjects = subjects
+        super().__init__(*connection)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.subjects.append(body.get("subject", ""))
+        self.send_response(204)
+        self.end_headers()
 
 
 class Installation:
@@ -51,7 +82,7 @@ class Installation:
             **os.environ, "FAIRLEAD_NATS": self.keyed.server.url, "FAIRLEAD_NATS_MONITOR": self.keyed.server.monitor,
             nkey.SETTING: str(self.keyed.seed_file(name)), "FAIRLEAD_DATA": str(self.data / name),
             "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2], "FAIRLEAD_DEVICES": "simulated",
-            "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S, **more,
+            "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S, "FAIRLEAD_SIGN_ON": "off", "FAIRLEAD_NOTIFY_NETWORKS": "127.0.0.0/8", **more,
         }  # fmt: skip
         (self.data / name).mkdir(parents=True, exist_ok=True)
         with (self.data / f"{name}.log").open("ab") as log:
@@ -95,7 +126,13 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 
 def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: Installation) -> None:
-    """HTTP, queue, placer, agent, output, the explainer's answer and SQL; the allow-lists hold all that these need."""
+    """HTTP, queue, placer, agent, output, the explainer's answer, SQL and a webhook; the allow-lists hold all that these need."""
+    hook = WebhookServer(("127.0.0.1", 0))
+    rule = httpx.post(
+        f"{installation.url}/v1/notifications", json={"on": ["end"], "webhook": hook.url}, timeout=UNTIL_S
+    )
+    tested = f"{installation.url}/v1/notifications/{rule.json()['id']}:test"
+    installation.until(lambda: httpx.post(tested, timeout=UNTIL_S).json()["sent"], "a test message has arrived")
     job = installation.submit("sh", "-c", f"echo from the job {LARGE}")
     installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")
     # Following ends with the output, which may be later than the job's end.
@@ -103,6 +140,10 @@ def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: I
     assert output == f"from the job {LARGE}\n"
     assert installation.get(f"/v1/jobs/{job}/why")["reason"]["code"] == "succeeded"
     installation.until(lambda: installation.sql("select count(*) from jobs") == [[1]], "SQL has the job")
+    installation.until(lambda: f"job/{job}" in hook.subjects, "the end of the job has arrived")
+    installation.until(lambda: installation.get("/v1/notifications")["items"][0]["sent"] == 1, "its delivery is stored")
+    assert httpx.delete(tested.removesuffix(":test"), timeout=UNTIL_S).status_code == 200
+    hook.shutdown()
     refused = [line for line in installation.logs().splitlines() if "refuses this client" in line]
     assert refused == []
 

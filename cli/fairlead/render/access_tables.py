@@ -32,6 +32,19 @@ TOKENS = (
     TableColumn("KIND", lambda t: t.kind, wide=True),
     TableColumn("MADE", lambda t: t.made_at or "", wide=True),
 )
+NOTIFICATIONS = (
+    TableColumn("ID", lambda n: n.id),
+    TableColumn("NAME", lambda n: n.name),
+    TableColumn("TO", lambda n: n.to or "your own address"),
+    TableColumn("ON", lambda n: ",".join(n.on)),
+    TableColumn("SCOPES", lambda n: ",".join(n.scopes)),
+    TableColumn("STATE", lambda n: n.state),
+    TableColumn("SENT", lambda n: str(n.sent), right=True),
+    TableColumn("ERROR", lambda n: n.error),
+    TableColumn("SINCE", lambda n: n.failing_since or "", wide=True),
+    TableColumn("LAST SENT", lambda n: n.sent_at or "never", wide=True),
+    TableColumn("MADE", lambda n: n.made_at, wide=True),
+)
 _RECORD = (
     TableColumn("TIME", lambda a: a.at),
     TableColumn("WHAT", lambda a: a.kind.replace("_", " ")),

@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue with access, placer, telemetry with explainer, gateway -> agents, guard
+    nats-server -> queue with access, placer, telemetry with explainer and notifier, gateway -> agents, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -37,7 +37,14 @@ GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
 SERVICES: dict[str, tuple[dict[str, str], int]] = {
     "queue": ({"queue": "fairlead_queue", "access": "fairlead_access"}, GROUP_WRITERS),
     "placer": ({"placer": "fairlead_placer"}, GROUP_WRITERS),
-    "telemetry": ({"telemetry": "fairlead_telemetry", "explainer": "fairlead_replay.explainer"}, GROUP_READERS),
+    "telemetry": (
+        {
+            "telemetry": "fairlead_telemetry",
+            "explainer": "fairlead_replay.explainer",
+            "notifier": "fairlead_gateway.notify",
+        },
+        GROUP_READERS,
+    ),
     "gateway": ({"gateway": "fairlead_gateway"}, GROUP_READERS),
 }
 
@@ -77,7 +84,9 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
         Spec(name, _services(packages), {**shared, "FAIRLEAD_INSTANCE": name}, group)
         for name, (packages, group) in SERVICES.items()
     ]
-    specs[-1] = specs[-1]._replace(env={**specs[-1].env, **_sign_on(options, base)})
+    sign_on = _sign_on(options, base)
+    # The notifier's process and the gateway's: who may see what depends on it.
+    specs[-2:] = [spec._replace(env={**spec.env, **sign_on}) for spec in specs[-2:]]
     if options.runtime == "hollow":
         argv = _module(
             "fairlead_agent.hollow",

@@ -14,6 +14,8 @@ LEASE = "LEASE"
 #: Names, addresses and sign-in identities of principals; and digests of tokens, sessions and passwords. Outside the log, erasable.
 PEOPLE = "PEOPLE"
 CREDENTIAL = "CREDENTIAL"
+#: Rules of notifications, with addresses and keys, and how far each destination is. Outside the log, erasable.
+NOTIFY = "NOTIFY"
 #: The record of access, a chain for each person.
 AUDIT = "AUDIT"
 

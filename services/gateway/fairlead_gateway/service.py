@@ -31,6 +31,9 @@ from fairlead_gateway.directories.scim_groups import ScimGroups
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
+from fairlead_gateway.notify.allowed_hosts import AllowedHosts
+from fairlead_gateway.notify.settings import allowed_hosts
+from fairlead_gateway.notify.store import RuleStore
 from fairlead_gateway.routes import (
     access,
     audit,
@@ -40,6 +43,7 @@ from fairlead_gateway.routes import (
     job_logs,
     jobs,
     nodes,
+    notifications,
     people,
     query,
     queues,
@@ -52,6 +56,7 @@ from fairlead_gateway.routes import (
     why,
 )
 from fairlead_gateway.routes.events import EventFeed
+from fairlead_gateway.routes.notifications import NotificationRoutes
 from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router
 from fairlead_gateway.server.app import build_app, route_rights
@@ -93,11 +98,13 @@ class GatewaySettings(NamedTuple):
     file: SignOnFile | None = None
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
+    #: Hosts that rules of notifications may name.
+    webhooks: AllowedHosts = AllowedHosts()
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_TLS_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON with its file, FAIRLEAD_OWNER_FILE and
-        FAIRLEAD_REGISTRIES. Raises BadSetting.
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_TLS_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON with its file, FAIRLEAD_OWNER_FILE,
+        FAIRLEAD_REGISTRIES, FAIRLEAD_NOTIFY_HOSTS and FAIRLEAD_NOTIFY_NETWORKS. Raises BadSetting.
         """
         sign_on = sign_on_setting(env)
         return cls(
@@ -107,6 +114,7 @@ class GatewaySettings(NamedTuple):
             owner_file=Path(env["FAIRLEAD_OWNER_FILE"]) if env.get("FAIRLEAD_OWNER_FILE") else None,
             file=sign_on_file(sign_on),
             registries=registries(env),
+            webhooks=allowed_hosts(env),
         )
 
 
@@ -141,6 +149,10 @@ class Gateway:
         self.guard = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
         self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, self.waiter)
         self.accounts.note, self.accounts.drop_notes = self.trail.note, self.trail.drop
+        #: Rules of notifications; the notifier, another process, sends by them.
+        self.rules = RuleStore(bus)
+        self.accounts.forget_rules = self.rules.forget
+        self.notifications = NotificationRoutes(views, bus, self.accounts, self.rules, settings.webhooks)
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
@@ -192,6 +204,7 @@ class Gateway:
             people.routes(views, accounts, passwords),
             tokens.routes(views, accounts),
             audit.routes(views, bus, accounts),
+            notifications.routes(self.notifications),
             sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
             sign_on.routes(self.sign_on, signing_in, views),
             scim.routes(scim_users, ScimGroups(bus, views, accounts)),
@@ -265,6 +278,7 @@ class Gateway:
                 self.placer.run(),
                 self.telemetry.run(),
                 self.access.run(),
+                self.rules.follow(),
                 *self._upkeep(),
                 self.watch.run(),
                 self.folding.watch_end(),

@@ -43,6 +43,7 @@ def test_a_stack_has_processes_for_its_services_and_one_for_each_node() -> None:
         "fairlead_bus.together",
         "telemetry=fairlead_telemetry",
         "explainer=fairlead_replay.explainer",
+        "notifier=fairlead_gateway.notify",
     ]
     packages = [package for packages, _ in SERVICES.values() for package in packages.values()]
     assert all(find_spec(f"{package}.service") is not None for package in packages)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fairlead_schemas.http.access import RecordOfAccess
     from fairlead_schemas.http.accounts import AccessAnswer, AccessGrant, Group, NewToken, Person, TokenInfo, WhoAmI
+    from fairlead_schemas.http.notifications import DeliveryTest, NewNotificationRule, NotificationRule
 
 
 class AccessRequests(RecordRequests):
@@ -157,6 +158,47 @@ class AccessRequests(RecordRequests):
 
         query = {"about": about, "from": start, "to": end}
         return decode((self._get("/v1/audit/access", query)).content, RecordOfAccess)
+
+    def notifications(self, *, of: str = "") -> "Page[NotificationRule]":
+        """Return one's own rules of notifications with the states of their destinations, or those of another principal."""
+        from fairlead_schemas.http.notifications import NotificationRule
+
+        return self._pages("/v1/notifications", {"of": of}, NotificationRule, 0)
+
+    def add_notification(
+        self,
+        on: "Sequence[str]",
+        *,
+        webhook: str = "",
+        mail: str | bool = False,
+        name: str = "",
+        scopes: "Sequence[str]" = ("mine",),
+        elements: bool = False,
+    ) -> "NewNotificationRule":
+        """Make a rule: events of the kinds `on` are sent to a webhook (a URL), or by mail (True: to one's own address). The answer has the
+        key of a webhook's signatures, which is not shown again. Raises Denied for a sign-in that is too old, and for a token.
+        """
+        from fairlead_schemas.http.notifications import NewNotificationRule
+
+        body = {
+            "on": list(on),
+            "scopes": list(scopes),
+            "elements": elements,
+            **query_of({"webhook": webhook, "name": name}),
+            **({"mail": mail} if mail else {}),
+        }
+        return decode((self._post("/v1/notifications", body)).content, NewNotificationRule)
+
+    def remove_notification(self, rule_id: str) -> dict[str, Any]:
+        """Remove a rule by its id."""
+        path = f"/v1/notifications/{quote(rule_id, safe='')}"
+        return decode((self._send("DELETE", path)).content or b"{}", dict[str, Any])
+
+    def test_notification(self, rule_id: str) -> "DeliveryTest":
+        """Have a test message sent to a rule's destination. Raises Unreachable without a notifier."""
+        from fairlead_schemas.http.notifications import DeliveryTest
+
+        return decode((self._post(f"/v1/notifications/{quote(rule_id, safe='')}:test", {})).content, DeliveryTest)
 
 
 class Client(AccessRequests):

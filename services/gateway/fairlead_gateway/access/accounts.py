@@ -7,7 +7,7 @@ and are only sent from here. Start at `Accounts.admit_person` and `Accounts.issu
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from msgspec import structs
@@ -48,6 +48,10 @@ _LETTERS: dict[TokenKind, TokenLetter] = {"person": "p", "service": "s", "refres
 def new_id(letter: str) -> str:
     """Return an opaque id: "p" of a person, "s" of a service account, "t" of a token, "i" of a session."""
     return letter + "".join(secrets.choice(_ID_DIGITS) for _ in range(_ID_CHARS))
+
+
+async def _none(_principal: str) -> None:
+    """Erase nothing."""
 
 
 class NewPerson(NamedTuple):
@@ -102,6 +106,8 @@ class Accounts:
         self.note: Callable[[AccessEntry], None] = lambda _entry: None
         #: Forgets the entries of a person that are not written yet.
         self.drop_notes: Callable[[str], None] = lambda _person: None
+        #: Erases the rules of notifications of a person.
+        self.forget_rules: Callable[[str], Awaitable[None]] = _none
 
     # ------------------------------------------------------------------------------- principals
 
@@ -179,7 +185,7 @@ class Accounts:
         return structs.replace(row, **more)
 
     async def forget(self, head: RequestHead, principal: str) -> None:
-        """Suspend a principal, then erase its rows of both buckets and its record of access. The log keeps the opaque id. Raise
+        """Suspend a principal, then erase its rows of both buckets, its rules of notifications and its record of access. The log keeps the opaque id. Raise
         HttpError where it may not be suspended. Can be repeated after a crash.
         """
         await self.send(
@@ -193,6 +199,7 @@ class Accounts:
         access = self._views.access
         await self.credentials.erase_not_in_force("token", access.tokens.__contains__, principal)
         await self.credentials.erase_not_in_force("session", access.sessions.__contains__, principal)
+        await self.forget_rules(principal)
         await self.erase_principal(principal)
         self.drop_notes(principal)
         await forget_record(self._bus, principal)

@@ -13,6 +13,7 @@ import msgspec
 from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.redaction import scrub
 from fairlead_gateway.access.targets import Sight
+from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.policies.event_visibility import EVENTS_SHOWN
 
 
@@ -28,6 +29,8 @@ class EventSubject(msgspec.Struct):
     pool: str = ""
 
 
+_encode = msgspec.json.Encoder().encode
+
 #: Fields of events about nodes, queues and pools that may name other things and people.
 _TEXTS = frozenset({"by", "message", "move_to", "reason", "setter"})
 
@@ -35,6 +38,34 @@ _TEXTS = frozenset({"by", "message", "move_to", "reason", "setter"})
 type Show = Callable[[EventSubject, bytes], bytes | None]
 #: Makes that function by the caller's rights at the moment.
 type EventFilter = Callable[[], Show]
+
+
+def cloud_event(event_id: str, writer: str, time: str, about: EventSubject, data: msgspec.Raw) -> bytes:
+    """Return an event of the log as a CloudEvent, encoded. `time`: RFC 3339, of its commit."""
+    out = ce.CloudEventOut(
+        specversion=ce.SPECVERSION,
+        id=event_id,
+        source=f"{ce.SOURCE_OUT}/{writer}",
+        type=ce.type_of(about.type),
+        time=time,
+        datacontenttype="application/json",
+        sequence=event_id.partition(".")[0],
+        data=data,
+        cause=about.cause,
+        subject=_subject(about),
+    )
+    return _encode(out)
+
+
+def _subject(about: EventSubject) -> str:
+    if about.job:
+        return f"job/{about.job}"
+    if about.node:
+        return f"node/{about.node}"
+    if about.pool:
+        return f"pool/{about.pool}"
+    queue = about.path or about.queue
+    return f"queue/{queue}" if queue else ""
 
 
 def event_filter(sight: Sight) -> Show:

@@ -67,6 +67,8 @@ class Sight:
         self.all_jobs = caller.may("job:read", CLUSTER)
         self.all_queues = caller.may("queue:read", CLUSTER)
         self.all_nodes = caller.may("node:read", CLUSTER)
+        #: Jobs that have left the views, where the asker knows what they were.
+        self.retired: dict[str, Target] = {}
         self._queues: dict[tuple[str, str], bool] = {}
         self._paths: dict[str, bool] = {}
         self._pools: dict[tuple[Verb, str], bool] = {}
@@ -91,11 +93,15 @@ class Sight:
         return found
 
     def job_id(self, job: str) -> bool:
-        """Return True if the caller may read the job with an id; of one that has left the views only if it may read all."""
+        """Return True if the caller may read the job with an id; of one that has left the views only if it may read all, or it is one
+        of `retired`.
+        """
         if self.all_jobs:
             return True
         rows = self.views.jobs.rows
         row = rows.get(job) or rows.get(array_of(job) or "")
+        if row is None and (target := self.retired.get(job)) is not None:
+            return self.caller.may("job:read", target)
         return row is not None and (self.job(row) or self.caller.may("job:read", job_target(self.views, row, job)))
 
     def queue(self, path: str) -> bool:

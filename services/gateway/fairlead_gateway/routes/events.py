@@ -21,11 +21,11 @@ from fairlead_bus.log import Folded, LogReader
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import Callers, caller_of
-from fairlead_gateway.access.event_sight import EventFilter, EventSubject, event_filter
+from fairlead_gateway.access.event_sight import EventFilter, EventSubject, cloud_event, event_filter
 from fairlead_gateway.access.streams import end_of, while_allowed
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
-from fairlead_gateway.http_messages import JsonResponse, encode
+from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.query import Limit
 from fairlead_gateway.routes.router import Router, listed
@@ -80,31 +80,9 @@ def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
     rendered: list[RenderedEvent] = []
     for index, raw in enumerate(envelope.events):
         about = _about.decode(raw)
-        out = ce.CloudEventOut(
-            specversion=ce.SPECVERSION,
-            id=f"{sequence}.{index}",
-            source=f"{ce.SOURCE_OUT}/{envelope.writer}",
-            type=ce.type_of(about.type),
-            time=time,
-            datacontenttype="application/json",
-            sequence=str(sequence),
-            data=raw,
-            cause=about.cause,
-            subject=_subject(about),
-        )
-        rendered.append(RenderedEvent(index, about.job, encode(out), about))
+        event = cloud_event(f"{sequence}.{index}", envelope.writer, time, about, raw)
+        rendered.append(RenderedEvent(index, about.job, event, about))
     return rendered
-
-
-def _subject(about: EventSubject) -> str:
-    if about.job:
-        return f"job/{about.job}"
-    if about.node:
-        return f"node/{about.node}"
-    if about.pool:
-        return f"pool/{about.pool}"
-    queue = about.path or about.queue
-    return f"queue/{queue}" if queue else ""
 
 
 class EventFeed:

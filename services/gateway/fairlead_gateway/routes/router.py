@@ -138,14 +138,14 @@ class Router(APIRouter):
         self.published[name] = kind
         return {"$ref": f"#/components/schemas/{name}"}
 
-    def answers(self, *kinds: Any) -> dict[int | str, dict[str, Any]]:
-        """Return the description of a 200 that is one of some types; nothing for a document without a schema."""
+    def answers(self, *kinds: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+        """Return the description of an answer that is one of some types; nothing for a document without a schema."""
         if not kinds:
             return {}
         references = [self.ref(kind) for kind in kinds]
         schema = references[0] if len(references) == 1 else {"anyOf": references}
         names = " or ".join(reference["$ref"].rpartition("/")[2] for reference in references)
-        return {200: {"description": names, "content": json_content(schema)}}
+        return {status: {"description": names, "content": json_content(schema)}}
 
     def body(self, kind: Any, *, required: bool = True) -> dict[str, Any]:
         """Return the description of a JSON body."""
@@ -166,15 +166,16 @@ class Router(APIRouter):
         body: type[msgspec.Struct] | None = None,
         required: bool = True,
         operation_id: str | None = None,
+        status: int = 200,
     ) -> Any:
-        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202."""
+        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202. `status`: of its answer."""
         extra = {"parameters": [_KEY, _USER, _ACT_AS], **({} if body is None else self.body(body, required=required))}
         route = self.api_route(
             path,
             methods=[method],
             summary=summary,
             operation_id=operation_id,
-            responses={**self.answers(*answers), 202: self.submit_results()[202]},
+            responses={**self.answers(*answers, status=status), 202: self.submit_results()[202]},
             openapi_extra=extra_of(right, extra),
         )
         return self.guarded(right, route)

@@ -38,10 +38,11 @@ KEPT_BYTES_MIN = 4 * COMMIT_BYTES_MAX
 
 
 class LiveViews:
-    """Owns the reader; the views change only here."""
+    """Owns the reader; the views change only here. `saves`: False for a process that takes snapshots up and stores none."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, *, saves: bool = True) -> None:
         self._bus = bus
+        self._saves = saves
         self.views = Views()
         #: True once the views have reached what the log held at the start.
         self.caught_up = False
@@ -110,7 +111,7 @@ class LiveViews:
                 if self.on_folded is not None:
                     self.on_folded(batch)
                 self._reached(target)
-                if self._events >= SNAPSHOT_EVENTS or loop.time() - self._saved_at > SNAPSHOT_AGE_S:
+                if self._saves and (self._events >= SNAPSHOT_EVENTS or loop.time() - self._saved_at > SNAPSHOT_AGE_S):
                     await self.save()
                 elif not self.caught_up:
                     await asyncio.sleep(0)
