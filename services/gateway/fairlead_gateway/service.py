@@ -150,7 +150,7 @@ class Gateway:
         self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, self.waiter)
         self.accounts.note, self.accounts.drop_notes = self.trail.note, self.trail.drop
         #: Rules of notifications; the notifier, another process, sends by them.
-        self.rules = RuleStore(bus)
+        self.rules = RuleStore(bus, sweeps=True)
         self.accounts.forget_rules = self.rules.forget
         self.notifications = NotificationRoutes(views, bus, self.accounts, self.rules, settings.webhooks)
         views.name_of = self.accounts.people.known_name

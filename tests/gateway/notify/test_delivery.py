@@ -4,9 +4,12 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from fairlead_bus.memory import MemoryBus
-from fairlead_gateway.notify.rules import place_of
+from fairlead_gateway.notify import delivery
+from fairlead_gateway.notify.rules import Facts, Notice, place_of
+from fairlead_gateway.notify.store import Delivery, RuleStore
 from fairlead_schemas.http.notifications import DeliveryTest
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
@@ -261,3 +264,51 @@ async def test_an_idle_destination_stores_how_far_it_is() -> None:
             await world.ended_job(user="bob")
         last = place_of((await world.bus.state(subjects.LOG)).last)
         await eventually_async(lambda: world.delivery_is("n1", sent=1, place=last))
+
+
+async def test_an_error_of_the_notifier_stops_one_destination_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner sees it, others get everything, and it goes on once the error is gone."""
+    whole = delivery.summary
+
+    def broken(notice: Notice, facts: Facts, data: dict[str, Any]) -> str:
+        if facts.target.owner == "bob":
+            raise ZeroDivisionError
+        return whole(notice, facts, data)
+
+    monkeypatch.setattr(delivery, "summary", broken)
+    async with NotifyWorld() as world, Receiver() as adas, Receiver() as bobs:
+        await world.rule("n1", adas.url)
+        await world.rule("n2", bobs.url, owner="bob")
+        await world.start()
+        mine, his = await world.ended_job(), await world.ended_job(user="bob")
+        assert "ZeroDivisionError" in (await world.in_state("n2", "failing")).error
+        again = await world.ended_job()
+        await eventually_async(lambda: adas.ids == [mine, again])
+        monkeypatch.setattr(delivery, "summary", whole)
+        await eventually_async(lambda: bobs.ids == [his])
+
+
+async def test_a_slow_receiver_among_fast_ones_delays_none_in_a_flood() -> None:
+    """All fast ones have everything, in order, while the slow one has begun."""
+    async with NotifyWorld(ring_max=64) as world, Receiver() as slow, Receiver() as fast:
+        slow.delay_s = 30.0
+        await world.rule("n0", slow.url)
+        for number in range(1, 4):
+            await world.rule(f"n{number}", fast.url)
+        await world.start()
+        expected = [await world.ended_job() for _ in range(100)]
+        await eventually_async(lambda: len(fast.posts) == 300)
+        assert len(slow.posts) == 1
+        for rule in ("n1", "n2", "n3"):
+            await eventually_async(lambda r=rule: world.delivery_is(r, sent=100))
+        assert sorted(fast.ids) == sorted(expected * 3)
+
+
+async def test_rows_of_rules_that_are_gone_are_swept() -> None:
+    """The notifier may write how far a destination is just after its rule was removed."""
+    async with NotifyWorld() as world:
+        await world.rule("n1", "https://hooks.example.org")
+        for rule in ("n1", "n2"):
+            await world.store.note(rule, Delivery(place=1))
+        await RuleStore(world.hub.connect(), sweeps=True).load()
+        assert set(world.hub.buckets[subjects.NOTIFY]) == {"rule.n1", "delivery.n1"}

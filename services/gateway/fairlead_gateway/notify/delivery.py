@@ -110,20 +110,25 @@ class Destination:
     # ------------------------------------------------------------------------------- what waits
 
     async def _run(self) -> None:
+        if self.delivery.state == "paused":
+            await self._wait(None)
+        while True:
+            try:
+                return await self._drain()
+            except Exception as error:
+                # The owner sees that something is wrong, and the others' destinations go on.
+                log.exception("delivery failed by an error of the notifier", rule=self.rule.id)
+                await self._failed(SendFailed(f"an error of the notifier ({type(error).__name__}): its log has more"))
+
+    async def _drain(self) -> None:
+        """Send everything up to the end of the log."""
         try:
-            if self.delivery.state == "paused":
-                await self._wait(None)
             while batch := await self._next():
                 if self.rule.channel == "mail":
                     await self._mail(batch)
                 else:
                     for notice, facts in batch:
                         await self._post(notice, facts)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception("delivery ended by an error", rule=self.rule.id)
-            raise
         finally:
             if self._sender is not None:
                 await self._sender.close()

@@ -27,6 +27,8 @@ log = structlog.get_logger()
 NAME = "notifier"
 #: Threads for look-ups of names and for mail, both of which may hang.
 THREADS_MAX = 32
+#: Pause after an error of the bus.
+RETRY_S = 1.0
 
 
 class Notifier:
@@ -77,13 +79,19 @@ class Notifier:
             while not await lease.try_acquire():  # noqa: ASYNC110 -- the bus reports no end of a lease
                 await asyncio.sleep(POLL_S)
             try:
-                await self._lead(lease)
+                # Kept from the first moment on: views take their time.
+                await _first_of(lease.keep(), self._lead())
+            except LogDamaged:
+                raise
+            except BusError as error:
+                log.warning("notifier starts again", reason=str(error))
+                await asyncio.sleep(RETRY_S)
             finally:
                 with contextlib.suppress(BusError):
                     await lease.release()
 
-    async def _lead(self, lease: LeaderLease) -> None:
-        """Notify until there are no rules, or another notifier has the lease."""
+    async def _lead(self) -> None:
+        """Notify until there are no rules."""
         from fairlead_gateway.notify.dispatch import Dispatch
         from fairlead_gateway.sources.live_views import LiveViews
 
@@ -94,7 +102,7 @@ class Notifier:
         log.info("notifying", rules=len(self._store.rules))
         served = await self._bus.serve(subjects.rpc(NAME, "test"), dispatch.test)
         try:
-            await _first_of(live.run(), lease.keep(), dispatch.run(self._changed))
+            await _first_of(live.run(), dispatch.run(self._changed))
         except KeyError as error:
             raise LogDamaged(live.views.sequence, f"not valid: {error}") from error
         finally:

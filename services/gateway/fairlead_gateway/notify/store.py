@@ -49,10 +49,11 @@ _deliveries = msgspec.json.Decoder(Delivery)
 
 
 class RuleStore:
-    """Store over NOTIFY. `load` first."""
+    """Store over NOTIFY. `load` first. `sweeps`: erases deliveries without a rule, which the notifier, who may not, has written last."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, *, sweeps: bool = False) -> None:
         self._bus = bus
+        self._sweeps = sweeps
         #: {id: rule}, of everybody.
         self.rules: dict[str, Rule] = {}
         self.loaded = False
@@ -86,6 +87,10 @@ class RuleStore:
                 if entry is not None and (rule := _read_rule(entry.value)) is not None:
                     found[rule.id] = rule
         self.loaded = True
+        if self._sweeps:
+            for key in await self._bus.keys(subjects.NOTIFY, "delivery"):
+                if key.partition(".")[2] not in found:
+                    await self._bus.delete(subjects.NOTIFY, key)
         if found != self.rules:
             self.rules = found
             self.on_change()
