@@ -33,6 +33,7 @@ LISTS = {
     "/v1/people": ("access", "list_people", "Person"),
     "/v1/service-accounts": ("access", "list_service_accounts", "Person"),
     "/v1/tokens": ("access", "list_tokens", "TokenInfo"),
+    "/v1/notifications": ("notifications", "list_notifications", "NotificationRule"),
 }
 
 
@@ -245,6 +246,8 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
     async with AccountsWorld() as world:
         ada = await world.person("ada", viewer="cluster")
         _, session = await world.session(ada)
+        hook = "https://hooks.example.org/ada"
+        await world.ask("POST", "/v1/notifications", {"on": ["end"], "webhook": hook}, token=session, status=201)
         await world.token(session)
         await world.ask("POST", "/v1/service-accounts", {"login": "ci", "name": "CI"}, status=201)
         accounts = world.gateway.accounts
@@ -253,6 +256,7 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
         )
         of_access = [path for path, (tag, _, _) in LISTS.items() if tag == "access"]
         answers |= {path: await world.ask("GET", path) for path in of_access}
+        answers["/v1/notifications"] = await world.ask("GET", "/v1/notifications", token=session)
     assert [path for path, answer in answers.items() if not answer["items"]] == []
     generate(document, tmp_path)
     read_by_client(answers, tmp_path)

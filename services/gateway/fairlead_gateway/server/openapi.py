@@ -37,6 +37,7 @@ _TAGS = {
     "service-accounts": "access",
     "tokens": "access",
     "token": "access",
+    "notifications": "notifications",
     "whoami": "access",
     "sign-in": "access",
     "sign-out": "access",
