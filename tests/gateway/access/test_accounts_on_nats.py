@@ -14,6 +14,7 @@ from fairlead_bus.service import Service
 from fairlead_gateway.access.accounts import NewPerson, SignInAt
 from fairlead_gateway.access.callers import Callers, CredentialRow
 from fairlead_gateway.http_messages import RequestHead
+from fairlead_gateway.notify.rules import Rule
 from fairlead_gateway.service import GatewaySettings, build
 from fairlead_gateway.views.fold import Views
 from fairlead_rights.state import Token
@@ -29,7 +30,7 @@ CANARY = "canary.person@corp.example"
 async def test_no_stored_byte_has_the_address_of_a_forgotten_person(
     fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The e-mail address is in the files of the bucket PEOPLE before, also after it was changed, and in no file of the server after; the
+    """The e-mail address is in the files of the erasable buckets before, also after it was changed, and in no file of the server after; the
     files of the log and of the commands never had it."""
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", fresh_nats.monitor)
     bus = await connect(fresh_nats.url, name="gateway")
@@ -59,7 +60,9 @@ async def test_no_stored_byte_has_the_address_of_a_forgotten_person(
             principal = await accounts.admit_person(("corp", "1"), new._replace(name=name))
         await accounts.open_session(principal, SignInAt("corp", sid="s", agent=CANARY))
         await accounts.credentials.set_password(principal, CANARY)
-        assert await asyncio.to_thread(files) == ["KV_CREDENTIAL", "KV_PEOPLE"]
+        rule = Rule(id="n1", owner=principal, channel="webhook", to=f"https://{CANARY}/", kinds=("end",))
+        await gateway.rules.add(rule)
+        assert await asyncio.to_thread(files) == ["KV_CREDENTIAL", "KV_NOTIFY", "KV_PEOPLE"]
         await accounts.forget(RequestHead(user=""), principal)
         await eventually_async(lambda: files() == [])
         assert await bus.keys("PEOPLE", "principal") != [f"principal.{principal}"]

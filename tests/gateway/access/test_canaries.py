@@ -1,4 +1,4 @@
-"""Secrets and people in what is kept and written: planted texts are in the two erasable buckets and nowhere else (A21)."""
+"""Secrets and people in what is kept and written: planted texts are in the erasable buckets and nowhere else (A21)."""
 
 import re
 import sys
@@ -29,11 +29,12 @@ PASSWORD = "canary-password-1"
 SUBJECT = "canary-subject-at-provider"
 AGENT = "canary-agent/1.0"
 ADDRESS = "203.0.113.77"
-PLANTED = (MAIL, NAME, PASSWORD, SUBJECT, AGENT, ADDRESS)
+HOOK = "canary-hook.corp.example"
+PLANTED = (MAIL, NAME, PASSWORD, SUBJECT, AGENT, ADDRESS, HOOK)
 #: Place of the API token in the list of secret texts.
 API_TOKEN = 4
 #: Streams and buckets in which people may be: each of their texts can be erased there.
-ERASABLE = ("PEOPLE", "CREDENTIAL", "AUDIT")
+ERASABLE = ("PEOPLE", "CREDENTIAL", "AUDIT", "NOTIFY")
 
 
 def stored(world: AccountsWorld) -> dict[str, bytes]:
@@ -62,6 +63,8 @@ async def _use_everything(world: AccountsWorld) -> list[str]:
     secrets += [cookie, answer["access_token"], answer["refresh_token"]]
     token = await world.token(answer["access_token"])
     secrets.append(token["token"])
+    rule = {"on": ["end"], "webhook": f"https://{HOOK}/{HOOK}"}
+    await world.ask("POST", "/v1/notifications", rule, token=answer["access_token"], status=201)
     link = await world.ask("POST", "/v1/sign-in/links", {}, token=answer["access_token"])
     secrets.append(link["path"].partition("code=")[2])
     renewed = await accounts.refresh(answer["refresh_token"])
@@ -149,7 +152,9 @@ async def test_planted_texts_are_in_the_erasable_buckets_alone(
         for place in ("archive/segments/", "export/log.jsonl", "SNAPSHOT"):
             assert any(principal in content for name, content in kept.items() if name.startswith(place)), place
         assert b"fairlead_jobs" in kept["metrics"]
-        for text in (*PLANTED, *secrets, *(each.decode().partition(".")[2] for each in digests)):
+        keys = [rule.secret for rule in world.gateway.rules.rules.values()]
+        assert keys and HOOK.encode() in kept["NOTIFY"]
+        for text in (*PLANTED, *keys, *secrets, *(each.decode().partition(".")[2] for each in digests)):
             assert text not in written, text
             for stream, content in kept.items():
                 if stream not in ERASABLE:

@@ -32,7 +32,7 @@ ANSWER_BYTES_MAX = 16 * 1024
 
 
 class SendFailed(Exception):
-    """A message was not delivered. The message says why, to the rule's owner. `gone`: the receiver wants no more of them."""
+    """A message was not delivered. The text says why, to the rule's owner, and names nothing of the rule: it is stored. `gone`: the receiver wants no more of them."""
 
     def __init__(self, reason: str, *, gone: bool = False) -> None:
         super().__init__(reason)
@@ -121,7 +121,7 @@ class WebhookSender:
                 self._threads, lambda: socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
             )
         except (OSError, UnicodeError):
-            raise SendFailed(f'the name "{url.host}" has no address') from None
+            raise SendFailed("the host's name has no address") from None
         addresses = [str(entry[4][0]) for entry in found]
         for address in addresses:
             self._allowed.require_address(address, url.scheme)
