@@ -21,7 +21,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
 
 #: A world takes some seconds of CPU here: what a simulated log can contain is tried by the simulator's own tests.
-SEEDS = 5
+SEEDS = 12
 
 
 def log_of(seed: int, people: type[People]) -> list[bytes]:
