@@ -47,3 +47,17 @@ def test_an_example_is_a_job_file(example: str) -> None:
     documents: list[Any] = yaml_text.read_yaml(example, "jobs.md")
     for document in documents:
         reader.check(document)
+
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+@pytest.mark.parametrize("page", ["from-kubernetes.md"])
+def test_files_of_other_systems_are_taken_as_the_pages_print_them(page: str) -> None:
+    """Each is a valid job without an --ignore."""
+    examples = re.findall(r"```yaml\n(.*?)```", (HOW_TO / page).read_text(), re.DOTALL)
+    assert len(examples) >= 3
+    for example in examples:
+        loaded = reader.load(example, name=page)
+        assert loaded.unkept == {}
+        reader.check_all(loaded.jobs)

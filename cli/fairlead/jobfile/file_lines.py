@@ -69,9 +69,10 @@ def with_lines(documents: Sequence[object]) -> Generator[None]:
         named = error.problem.errors if error.problem else []
         if not named or not any(origin_of(each) for each in documents):
             raise
+        hint = "" if error.hint.startswith("GET ") else error.hint  # a path of the API: the fields are named already
         faulty = [_named_by_server(documents, each.get("field", ""), each.get("message", "")) for each in named]
         raise InputRefused(
-            str(refusal("the cluster refused the job", faulty)), hint=error.hint, problem=error.problem
+            str(refusal("the cluster refused the job", faulty)), hint=hint, problem=error.problem
         ) from error
 
 

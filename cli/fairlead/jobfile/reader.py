@@ -2,7 +2,7 @@
 job: a file, a script, or the words after `--`.
 
 Takes Fairlead YAML or JSON (several documents are several jobs), a script with `#SBATCH` lines
-(`sbatch.py`), or a Kubernetes `batch/v1` Job (`kubernetes_job.py`). Words that Fairlead does not follow come back
+(`sbatch.py`), or Kubernetes objects (`kubernetes_job.py`). Words that Fairlead does not follow come back
 as notes where they change nothing about the job, and else as `unkept`, which `require_kept` refuses. Pure.
 Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
 """
@@ -69,20 +69,30 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
         return Loaded([found.job], [f"{name}: {note}" for note in found.notes], found.unkept)
     if arguments:
         raise InputRefused(f'{name}: arguments ("{arguments[0]}" …) belong to a script, and this is a job file')
+    return _load_documents(text, name)
+
+
+def _load_documents(text: str, name: str) -> Loaded:
     from fairlead.jobfile import kubernetes_job
 
-    jobs: list[Document] = []
-    notes: list[str] = []
+    documents = _documents(text, name)
+    objects = [number for number, document in enumerate(documents) if kubernetes_job.is_job(document)]
+    found, notes = kubernetes_job.read_all([documents[number] for number in objects], objects)
     unkept: dict[str, str] = {}
-    for number, document in enumerate(_documents(text, name)):
-        if kubernetes_job.is_job(document):
-            found = kubernetes_job.read(document)
-            jobs.append(file_lines.with_origin(found.job, Origin(name, text, number)))
-            notes += [f"{name}: {note}" for note in found.notes]
-            unkept |= found.unkept
-        else:
-            jobs.append(file_lines.with_origin(document, Origin(name, text, number)))
-    return Loaded(jobs, notes, unkept)
+    jobs: dict[int, list[Document]] = {}
+    for one in found:
+        origin = Origin(name, text, one.number, one.renamed)
+        jobs.setdefault(one.number, []).append(file_lines.with_origin(one.job, origin))
+        notes += one.notes
+        several = f" (document {one.number + 1})" if len(documents) > 1 or len(found) > 1 else ""
+        unkept |= {path: why + several for path, why in one.unkept.items()}
+    for number, document in enumerate(documents):
+        if number not in objects:
+            jobs[number] = [file_lines.with_origin(document, Origin(name, text, number))]
+    if not jobs:
+        raise InputRefused(f"{name}: expected a job, found only objects that are none")
+    ordered = [job for number in sorted(jobs) for job in jobs[number]]
+    return Loaded(ordered, [f"{name}: {note}" for note in dict.fromkeys(notes)], unkept)
 
 
 def check(job: Document) -> job_spec.JobSpec:

@@ -125,8 +125,10 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
             "queue": "research",
             "labels": {"team": "a"},
             "image": "pytorch:2.9",
-            "command": ["python", "train.py"],
+            "command": ["/bin/sh", "-c", 'export SECRET="$(cat /run/secrets/s-k)"\nexec python train.py'],
             "env": {"A": "1"},
+            "secrets": ["s-k"],
+            "volumes": [{"name": "data", "mountPath": "/data"}],
             "workdir": "/src",
             "resources": {"nvidia.com/gpu": 8, "cpu": "4", "memory": "64Gi"},
             "nodeSelector": {PRODUCT_LABEL: A100},
@@ -135,12 +137,13 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
         }
     ]
     reader.check(loaded.jobs[0])
-    assert loaded.notes == ["job.yaml: spec.ttlSecondsAfterFinished is not followed"]
-    assert sorted(loaded.unkept) == [
-        "containers[0].env.SECRET",
-        "containers[0].volumeMounts",
-        "spec.template.spec.volumes",
+    assert [note.removeprefix("job.yaml: ") for note in loaded.notes] == [
+        "key k of the Secret s is the secret s-k here: a file of the job's project on its node",
+        "volume data (/data): the directory that the nodes list as the volume data",
+        "/bin/sh sets SECRET before the command starts; the image needs it",
+        "spec.ttlSecondsAfterFinished is not followed",
     ]
+    assert loaded.unkept == {}
 
 
 def test_unsupported_fields_are_refused_unless_ignored_by_name() -> None:
@@ -157,7 +160,9 @@ def test_unsupported_fields_are_refused_unless_ignored_by_name() -> None:
 
 def test_another_kubernetes_kind_is_refused() -> None:
     """A Deployment is not silently run as a job."""
-    with pytest.raises(InputRefused, match=r"batch/v1 Job, found apps/v1 Deployment"):
+    with pytest.raises(
+        InputRefused, match=r"document 1: expected a Kubernetes batch/v1 Job.*, found apps/v1 Deployment"
+    ):
         load("apiVersion: apps/v1\nkind: Deployment\n")
 
 
