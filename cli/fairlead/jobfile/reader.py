@@ -2,7 +2,7 @@
 job: a file, a script, or the words after `--`.
 
 Takes Fairlead YAML or JSON (several documents are several jobs), a script with `#SBATCH` lines
-(`sbatch.py`), or Kubernetes objects (`kubernetes_job.py`). Words that Fairlead does not follow come back
+(`sbatch.py`), Kubernetes objects (`kubernetes_job.py`), or tasks of SkyPilot and dstack (`foreign_tasks.py`). Words that Fairlead does not follow come back
 as notes where they change nothing about the job, and else as `unkept`, which `require_kept` refuses. Pure.
 Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
 """
@@ -73,7 +73,7 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
 
 
 def _load_documents(text: str, name: str) -> Loaded:
-    from fairlead.jobfile import kubernetes_job
+    from fairlead.jobfile import foreign_tasks, kubernetes_job
 
     documents = _documents(text, name)
     objects = [number for number, document in enumerate(documents) if kubernetes_job.is_job(document)]
@@ -87,7 +87,14 @@ def _load_documents(text: str, name: str) -> Loaded:
         several = f" (document {one.number + 1})" if len(documents) > 1 or len(found) > 1 else ""
         unkept |= {path: why + several for path, why in one.unkept.items()}
     for number, document in enumerate(documents):
-        if number not in objects:
+        if number in objects:
+            continue
+        if foreign_tasks.is_task(document):
+            task = foreign_tasks.read(document)
+            jobs[number] = [file_lines.with_origin(task.job, Origin(name, text, number, task.renamed))]
+            notes += task.notes
+            unkept |= task.unkept
+        else:
             jobs[number] = [file_lines.with_origin(document, Origin(name, text, number))]
     if not jobs:
         raise InputRefused(f"{name}: expected a job, found only objects that are none")
