@@ -14,6 +14,7 @@ _QUEUES = "fairlead queues"
 _LOGS = "fairlead logs -f JOB"
 _UPDATE = "fairlead update JOB --time 4h --priority 70"
 _HOLD = "fairlead hold JOB"
+_REQUEUE = "fairlead requeue JOB"
 _RELEASE = "fairlead release JOB"
 _MOVE = "fairlead move JOB QUEUE"
 _USAGE = "fairlead usage"
@@ -26,7 +27,7 @@ PROGRAMS = frozenset({"kubectl", "sky", "dstack", "ray", "hq", "runai", "slurm"}
 #: {verb: what to type here, or that there is no such thing}
 OURS: dict[str, str] = {
     # Several systems
-    "list": _LIST, "ls": _LIST, "ps": _JOBS, "status": _LIST, "job": _JOBS, "node": _NODES, "queue": _QUEUES,
+    "list": _LIST, "ls": _LIST, "ps": _JOBS, "status": _LIST, "job": _JOBS, "restart": _REQUEUE, "rerun": _REQUEUE, "node": _NODES, "queue": _QUEUES,
     "info": _SHOW, "inspect": _SHOW, "tail": _LOGS, "log": _LOGS, "kill": _CANCEL, "stop": _CANCEL, "rm": _CANCEL,
     "delete": _CANCEL, "start": _SUBMIT, "pause": _HOLD, "suspend": _HOLD, "resume": _RELEASE, "unhold": _RELEASE,
     "history": _EVENTS, "event": _EVENTS, "explain": "fairlead why JOB", "reason": "fairlead why JOB", "metrics": _TOP,
@@ -44,9 +45,9 @@ OURS: dict[str, str] = {
     "sacctmgr": "fairlead queues apply -f queues.yaml | fairlead access",
     # LSF
     "bsub": _SUBMIT, "bjobs": _JOBS, "bkill": _CANCEL, "bqueues": _QUEUES, "bhosts": _NODES, "bpeek": _LOGS, "bhist": _EVENTS,
-    "bmod": _UPDATE, "bstop": _HOLD, "bresume": _RELEASE, "bswitch": _MOVE,
+    "bmod": _UPDATE, "brequeue": _REQUEUE, "bstop": _HOLD, "bresume": _RELEASE, "bswitch": _MOVE,
     # PBS, Grid Engine
-    "qsub": _SUBMIT, "qstat": _JOBS, "qdel": _CANCEL, "qhold": _HOLD, "qrls": _RELEASE, "qalter": _UPDATE, "qmove": _MOVE,
+    "qsub": _SUBMIT, "qstat": _JOBS, "qdel": _CANCEL, "qhold": _HOLD, "qrls": _RELEASE, "qalter": _UPDATE, "qrerun": _REQUEUE, "qmove": _MOVE,
     "pbsnodes": _NODES, "qhost": _NODES, "qrsh": _INTERACTIVE, "qlogin": _INTERACTIVE, "qacct": _USAGE,
 }  # fmt: skip
 

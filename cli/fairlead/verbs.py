@@ -100,6 +100,12 @@ VERBS: tuple[Verb, ...] = (
         "job_changes:update",
         "Change the time limit, priority, name or labels of jobs that wait or run (an array with all its elements).",
     ),
+    Verb(
+        "Jobs",
+        "requeue",
+        "job_changes:requeue",
+        "End the present run of jobs and let them wait for another one, which uses up no retry.",
+    ),
     Verb("Jobs", "move", "queues:move", "Put waiting jobs into another queue."),
     Verb("Jobs", "extend", "idle:extend", "Keep idle jobs: no idle policy acts on them for a while."),
     Verb(

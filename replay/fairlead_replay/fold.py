@@ -85,6 +85,23 @@ def commits_of(
         yield PlacedCommit(message.sequence, commit)
 
 
+class FoldEnd(NamedTuple):
+    """Where a fold ends: after a sequence, or with the last commit before the first one that is later than a time (Unix ns). None
+    and 0: with the log.
+    """
+
+    sequence: int | None = None
+    at_ns: int = 0
+
+
+TO_THE_END = FoldEnd()
+
+
+def fold_until(commits: Iterable[PlacedCommit], end: FoldEnd) -> FoldedCluster:
+    """Fold from the first commit to an end. Raises ValueError where the log ends before its sequence."""
+    return fold_to_time(commits, end.at_ns) if end.at_ns else fold_to(commits, end.sequence)
+
+
 def fold_to(commits: Iterable[PlacedCommit], sequence: int | None = None) -> FoldedCluster:
     """Fold from the first commit up to a sequence, that one included (None: all there is). Raises ValueError
     where the log ends before it."""

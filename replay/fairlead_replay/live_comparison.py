@@ -14,7 +14,18 @@ from fairlead_bus.log import identity
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import read_export
-from fairlead_replay.fold import CORES, FoldedCluster, PlacedCommit, commits_of, fold_from, fold_to, state_hash
+from fairlead_replay.fold import (
+    CORES,
+    TO_THE_END,
+    FoldedCluster,
+    FoldEnd,
+    PlacedCommit,
+    commits_of,
+    fold_from,
+    fold_to,
+    fold_until,
+    state_hash,
+)
 from fairlead_schemas.wire import subjects
 
 ASK_TIMEOUT_S = 5.0
@@ -113,12 +124,12 @@ async def compare_snapshots(bus: Bus, commits: list[PlacedCommit]) -> list[Compa
     return found
 
 
-def fold_export(path: str | Path, sequence: int | None = None) -> FoldedCluster:
+def fold_export(path: str | Path, end: FoldEnd = TO_THE_END) -> FoldedCluster:
     """The cluster as an exported log has it. Raises ExportError, LogDamaged; ValueError beyond its end."""
-    return fold_to(commits_of(read_export(Path(path))), sequence)
+    return fold_until(commits_of(read_export(Path(path))), end)
 
 
-async def fold_live(bus: Bus, sequence: int | None = None) -> FoldedCluster:
+async def fold_live(bus: Bus, end: FoldEnd = TO_THE_END) -> FoldedCluster:
     """The cluster as the log on the bus has it. Raises LogDamaged, Unavailable; ValueError beyond its end."""
     stored = [message async for message in read_log(bus)]
-    return fold_to(commits_of(stored), sequence)
+    return fold_until(commits_of(stored), end)

@@ -187,6 +187,7 @@ type Needs = list[Need] | list[RoleNeed]
 COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _job,
+    cmd.RequeueJob: _job,
     cmd.HoldJob: _job,
     cmd.ReleaseJob: _job,
     cmd.MoveJob: _move,

@@ -15,7 +15,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
 from fairlead_queue.core import QueueCore
 from fairlead_replay.audit import verify_export
-from fairlead_replay.fold import CORES, PlacedCommit, commits_of, fold_from, fold_to, fold_to_time, state_hash
+from fairlead_replay.fold import CORES, FoldEnd, PlacedCommit, commits_of, fold_from, fold_to, fold_to_time, state_hash
 from fairlead_replay.live_comparison import compare_live, compare_snapshots, fold_export
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas.wire import subjects
@@ -145,3 +145,16 @@ def test_a_fold_has_a_readable_summary() -> None:
     assert len(cluster.queue.state.jobs) + len(cluster.queue.state.finished) == jobs > 0
     assert f"fairlead why ID --at {cluster.sequence}" == words["more"]
     assert summary(fold_to([])) == []
+
+
+def test_an_export_is_folded_to_a_sequence_or_a_time() -> None:
+    """To the last commit before the first one that is later than the time; beyond the end of a log by sequence: refused."""
+    whole = fold_export(GOLDEN)
+    half = fold_export(GOLDEN, FoldEnd(sequence=whole.sequence // 2))
+    assert half.sequence == whole.sequence // 2
+    by_time = fold_export(GOLDEN, FoldEnd(at_ns=half.at_ns))
+    assert by_time.sequence >= half.sequence and by_time.at_ns == half.at_ns
+    assert fold_export(GOLDEN, FoldEnd(at_ns=1)).sequence == 0
+    assert fold_export(GOLDEN, FoldEnd(at_ns=whole.at_ns)).state_hashes() == whole.state_hashes()
+    with pytest.raises(ValueError, match="the log ends at"):
+        fold_export(GOLDEN, FoldEnd(sequence=whole.sequence + 1))

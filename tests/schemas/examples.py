@@ -480,6 +480,7 @@ COMMANDS: list[commands.CommandBase] = [
         digest="7d793037a0760186",
     ),
     commands.CancelJob(id="c2", user="ada", job="812", save=True),
+    commands.RequeueJob(id="c3", user="ada", job="812"),
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
     commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),

@@ -19,18 +19,18 @@ from fairlead.commands import access, usage
 from fairlead.commands import archive as archiving
 from fairlead.commands.archive import verify_with
 from fairlead.commands.audit_options import Data, Nats, app, bus_url, is_export, translated
-from fairlead.commands.options import Output
+from fairlead.commands.options import Output, time_of
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead.stack import state
-from fairlead_schemas.units.timestamps import rfc3339_seconds
+from fairlead_schemas.units.timestamps import parse_rfc3339, rfc3339_seconds
 from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
     from fairlead_bus.command_loss import AcceptedLoss, CommandStreamReport
-    from fairlead_replay.fold import FoldedCluster
+    from fairlead_replay.fold import FoldedCluster, FoldEnd
     from fairlead_replay.live_comparison import Comparison
     from fairlead_replay.rights_audit import CommandCount
 
@@ -138,8 +138,14 @@ def export(
 
 def replay(
     to: Annotated[
-        int | None, typer.Option("--to", min=0, help="Fold up to this sequence (default: all).", show_default=False)
-    ] = None,
+        str,
+        typer.Option(
+            "--to",
+            metavar="SEQ|TIME",
+            help='Fold up to this sequence, or this time: "2h" ago, "03:00" (default: all).',
+            show_default=False,
+        ),
+    ] = "",
     data: Data = None,
     nats: Nats = "",
     check: Annotated[
@@ -154,13 +160,15 @@ def replay(
     ] = "",
     output: Output = Format.table,
 ) -> None:
-    """Fold the log to a sequence with the services' own code and print what it amounts to.
+    """Fold the log to a sequence or a time with the services' own code and print what it amounts to.
 
     fairlead replay --to 40213
 
+    fairlead replay --to 03:00     (up to the last commit before the first one that is later)
+
     fairlead replay --check
     """
-    cluster, compared = _folded((data or state.default_data()).absolute(), nats, to, compare=check)
+    cluster, compared = _folded((data or state.default_data()).absolute(), nats, _end(to), compare=check)
     if show:
         cores = cluster.cores()
         if show not in cores:
@@ -182,7 +190,16 @@ def replay(
         raise typer.Exit(1)
 
 
-def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple[FoldedCluster, list[Comparison]]":
+def _end(text: str) -> "FoldEnd":
+    """Return where a fold ends. Raises InputRefused."""
+    from fairlead_replay.fold import FoldEnd
+
+    if text.isascii() and text.isdecimal():
+        return FoldEnd(sequence=int(text))
+    return FoldEnd(at_ns=parse_rfc3339(time_of(text))) if text else FoldEnd()
+
+
+def _folded(folder: Path, nats: str, to: "FoldEnd", *, compare: bool) -> "tuple[FoldedCluster, list[Comparison]]":
     """The log of a running cluster or of an export, folded; what the live services answered, where they were asked."""
     from fairlead_bus.main import with_bus
     from fairlead_replay.live_comparison import compare_live, fold_export, fold_live

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead.commands.options import Output, complete_job, connect, pick
+from fairlead.commands.options import Output, complete_job, complete_node, complete_queue, connect, pick, time_of
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.cloudevents import CloudEventOut
@@ -140,6 +140,44 @@ def events(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", help='Only since: "2h" ago, "03:00", yesterday, "2026-01-31 03:00".', show_default=False
+        ),
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", help="Only until then, in the same words; not with --follow.", show_default=False)
+    ] = "",
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only these types: job.placed, JobPlaced, node.*; repeatable.", show_default=False),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node", help="Only what names this node; repeatable.", autocompletion=complete_node, show_default=False
+        ),
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user", "-u", help='Only about jobs of this user, or by them; "me": you; repeatable.', show_default=False
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Only about this queue, those below it and their jobs; repeatable.",
+            autocompletion=complete_queue,
+            show_default=False,
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=1, help="Begin with the last so many.", show_default=False)
+    ] = None,
     output: Output = Format.table,
 ) -> None:
     """Print events of the log: time, id, what, about whom, caused by what.
@@ -147,11 +185,29 @@ def events(
     fairlead events --job last
 
     fairlead events --from 40213 --follow -o json     (one CloudEvent per line)
+
+    fairlead events --since 03:00 --until 03:20 --type "node.*"     (what happened to nodes in the night)
+
+    fairlead events --queue research --tail 20 --follow
+
+    User and queue of a job count for its events as long as it is listed by fairlead jobs --all; for older jobs: fairlead sql.
     """
     with connect() as client:
         job_id = pick(client, [job])[0] if job else ""
-        begin = start or (None if follow and not job else 1)
-        for event in client.events(start=begin, follow=follow, job=job_id):
+        begin = start or (None if (follow and not job) or since or tail else 1)
+        found = client.events(
+            start=begin,
+            follow=follow,
+            job=job_id,
+            since=time_of(since) if since else "",
+            until=time_of(until) if until else "",
+            types=",".join(kinds or ()),
+            node=",".join(node or ()),
+            user=",".join(client.me() if each == "me" else each for each in user or ()),
+            queue=",".join(queue or ()),
+            tail=tail,
+        )
+        for event in found:
             terminal.write(_line(event, output))
 
 

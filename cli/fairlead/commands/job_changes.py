@@ -1,9 +1,10 @@
-"""`update`: changes of jobs that wait or run."""
+"""`update` and `requeue`: changes of jobs that wait or run."""
 
 from typing import Annotated, Any
 
 import typer
 
+from fairlead.client import Client
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output
 from fairlead.errors import InputRefused
@@ -36,6 +37,18 @@ def update(
     """
     changes = changes_of(time=time, priority=priority, name=name, labels=label or [])
     each(ids, lambda client, job: client.update(job, changes), "updated", output)
+
+
+def requeue(ids: Ids, output: Output = Format.table) -> None:
+    """End the present run of jobs and let them wait for another one, which uses up no retry.
+
+    fairlead requeue last
+
+    fairlead requeue 812_3 812_7
+
+    A run with a checkpoint signal or command has its notice first. The job continues with the rest of its time limit.
+    """
+    each(ids, Client.requeue, "is being stopped, and queued again", output)
 
 
 def changes_of(*, time: str, priority: int | None, name: str | None, labels: list[str]) -> dict[str, Any]:

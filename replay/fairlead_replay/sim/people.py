@@ -51,6 +51,7 @@ from fairlead_schemas.wire.commands import (
     PlacerCommand,
     QuarantineNode,
     RemoveNode,
+    RequeueJob,
     ResetBreaker,
     ResumeRollout,
     ScheduleMaintenance,
@@ -356,11 +357,18 @@ class Restless(People):
 
 
 class JobUpdaters(Restless):
-    """People who also change the priorities and time limits of jobs that wait or run. Their draws add to those of `Restless`."""
+    """People who also requeue jobs, and change the priorities and time limits of those that wait or run. Their draws add to those of
+    `Restless`.
+    """
 
     async def _interfere(self) -> None:
-        if self.rng.random() < 0.2:
+        draw = self.rng.random()
+        if draw < 0.2:
             await self._update()
+        elif draw < 0.35:
+            jobs = list(self.jobs())
+            job = self.rng.choice(jobs) if jobs else "999999"
+            await self.send("queue", [RequeueJob(id=self.new_id(), user="a", job=job)])
         else:
             await super()._interfere()
 

@@ -77,6 +77,12 @@ class CancelJob(CommandBase, tag=True, frozen=True, kw_only=True):
     save: bool = False
 
 
+class RequeueJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End the job's present run and let it wait for another one, which uses up no retry."""
+
+    job: str
+
+
 class HoldJob(CommandBase, tag=True, frozen=True, kw_only=True):
     """Keep a waiting job from being offered."""
 
@@ -369,7 +375,7 @@ class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: EndReason = "signed_out"
 
 
-QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | UpdateJob | ApplyQueues
+QueueCommand = SubmitJob | CancelJob | RequeueJob | HoldJob | ReleaseJob | MoveJob | UpdateJob | ApplyQueues
 PlacerCommand = (
     CordonNode
     | UncordonNode

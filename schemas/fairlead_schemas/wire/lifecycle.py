@@ -23,7 +23,7 @@ END_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 CHARGED_STATES: frozenset[str] = frozenset({"offered", "placed", "running", "stopping"})
 #: Reasons of JobRequeued after which a job continues with the rest of its time. After any other reason it
 #: restarts.
-GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "preflight", "idle"})
+GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "preflight", "idle", "requeued"})
 
 
 class JobMove(NamedTuple):
@@ -74,7 +74,7 @@ MOVES: tuple[JobMove, ...] = (
     JobMove("placed", "RunStarted", "running", "every rank runs", "placer", "–"),
     JobMove("placed", "RankEnded", "placed", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
     JobMove("placed", "RunEnded", "placed", "it ended before every rank ran", "placer", "outcome, exit code, signal"),
-    JobMove("placed", "JobStopRequested", "stopping", "a person cancels, its time is up, it is idle, or its queue holds too much", "queue", "reason, who"),
+    JobMove("placed", "JobStopRequested", "stopping", "a person cancels or requeues, its time is up, it is idle, or its queue holds too much", "queue", "reason, who"),
     JobMove("placed", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
     JobMove("placed", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
     JobMove("placed", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
@@ -82,7 +82,7 @@ MOVES: tuple[JobMove, ...] = (
     JobMove("running", "JobOffered", "running", "too late: it was placed meanwhile", "queue", "another rank"),
     JobMove("running", "OfferWithdrawn", "running", "too late: it was placed meanwhile", "queue", "reason"),
     JobMove("running", "RunEnded", "running", "every rank has ended", "placer", "outcome, exit code, signal"),
-    JobMove("running", "JobStopRequested", "stopping", "a person cancels, its time is up, it is idle, or its queue holds too much", "queue", "reason, who"),
+    JobMove("running", "JobStopRequested", "stopping", "a person cancels or requeues, its time is up, it is idle, or its queue holds too much", "queue", "reason, who"),
     JobMove("running", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
     JobMove("running", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
     JobMove("running", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
@@ -94,7 +94,7 @@ MOVES: tuple[JobMove, ...] = (
     JobMove("stopping", "RankEnded", "stopping", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
     JobMove("stopping", "RunEnded", "stopping", "every rank has ended", "placer", "outcome, exit code, signal"),
     JobMove("stopping", "JobStopRequested", "stopping", "a person cancels what was to wait again, or to end at its time limit", "queue", "reason, who"),
-    JobMove("stopping", "JobRequeued", "queued", "its queue has got back what it held too much, it was idle, or it was drained or yielded before its time limit", "queue", "new attempt, reason"),
+    JobMove("stopping", "JobRequeued", "queued", "a person requeued it, its queue has got back what it held too much, it was idle, or it was drained or yielded before its time limit", "queue", "new attempt, reason"),
     JobMove("stopping", "JobCancelled", "cancelled", "the stop a person asked for is done", "queue", "who"),
     JobMove("stopping", "JobSucceeded", "succeeded", "the run ended with 0 before the stop took effect", "queue", "–"),
     JobMove("stopping", "JobFailed", "failed", "the stop for its time limit is done, or because it was idle", "queue", "reason time_limit or idle"),

@@ -8,6 +8,8 @@ import pytest
 from fairlead.commands.events import event_fields, event_line
 from fairlead_schemas.http.cloudevents import CloudEventOut, type_of
 from fairlead_schemas.wire.events import EventBase, JobDeferred, JobUnplaceable, PreemptionRequested, Victim
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, page
 from tests.schemas.examples import EVENTS
 
 
@@ -75,3 +77,27 @@ def test_settings_that_cannot_be_read_are_shown_as_they_are() -> None:
     """Of a gateway of another release: nothing is hidden, and nothing fails."""
     data = {"type": "QueueConfigured", "path": "a", "settings": {"shine": 1}}
     assert event_fields(data)["settings"] == {"shine": 1}
+
+
+def test_the_filters_are_those_of_the_gateway(gateway: GatewayStub, run: Run) -> None:
+    """Times as people write them become RFC 3339; lists are joined; "me" is the user."""
+    gateway.on("GET", "/v1/events", page())
+    words = (
+        "--since",
+        "2026-01-31 03:00",
+        "--until",
+        "2026-01-31",
+        "--type",
+        "job.*",
+        "--type",
+        "NodeLost",
+        "--tail",
+        "5",
+    )
+    assert run("events", *words, "--node", "n1", "-u", "me", "-u", "bob", "-q", "research").code == 0
+    query = dict(gateway.requests[-1].url.params)
+    assert query["since"].startswith("2026-01-3") and query["since"].endswith("Z") and query["until"] < query["since"]
+    assert (query["type"], query["tail"], query["node"], query["queue"]) == ("job.*,NodeLost", "5", "n1", "research")
+    assert query["user"].endswith(",bob") and not query["user"].startswith("me") and "from" not in query
+    refused = run("events", "--since", "soon")
+    assert refused.code == 2 and '"03:00"' in refused.err

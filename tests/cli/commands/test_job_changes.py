@@ -35,3 +35,14 @@ def test_a_change_that_means_nothing_is_refused(
     ran = run("update", "1", *words)
     assert (ran.code, gateway.requests) == (2, [])
     assert message in ran.err
+
+
+def test_a_requeue_is_one_request_for_each_job(gateway: GatewayStub, run: Run) -> None:
+    """It says what follows."""
+    for job in ("812_3", "812_7"):
+        gateway.on("POST", f"/v1/jobs/{job}:requeue", job_document(job))
+    ran = run("requeue", "812[3,7]")
+    assert (ran.code, ran.out) == (
+        0,
+        "".join(f"{job} is being stopped, and queued again\n" for job in ("812_3", "812_7")),
+    )

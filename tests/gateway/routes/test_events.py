@@ -9,6 +9,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from fairlead_gateway.routes import events
+from fairlead_gateway.routes.event_filter import EventConditions
 from fairlead_gateway.routes.events import LogPosition
 from fairlead_gateway.service import Gateway
 from fairlead_schemas.wire import subjects
@@ -20,7 +21,7 @@ async def watched(gateway: Gateway, place: LogPosition, until_id: str, job: str 
     """Ids that a watch behind a place sends, up to one."""
     ids: list[str] = []
     async with asyncio.timeout(60):
-        async for chunk in gateway.feed.watch(place, job):
+        async for chunk in gateway.feed.watch(place, EventConditions(job=job)):
             ids += [line[4:] for line in chunk.decode().split("\n") if line.startswith("id: ")]
             if until_id in ids:
                 return ids
@@ -103,7 +104,7 @@ async def test_a_slow_watch_is_ended_with_a_reason(monkeypatch: pytest.MonkeyPat
     """A watch whose position has left the ring reports this and ends; nothing is skipped."""
     monkeypatch.setattr(events, "RING_COMMITS", 3)
     async with GatewayWorld() as world:
-        watch = world.gateway.feed.watch(LogPosition(world.gateway.views.sequence), "")
+        watch = world.gateway.feed.watch(LogPosition(world.gateway.views.sequence))
         assert b"behind" in await anext(watch)
         following = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0.01)
@@ -144,7 +145,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.M
             if sent > 2:
                 await asyncio.Event().wait()
 
-        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 60)
+        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0))).stream_response(send), 60)
         assert feed.watches == 0 and not feed._tails.locked()
 
 
@@ -173,7 +174,7 @@ async def test_a_forged_past_is_not_shown() -> None:
         told = next(message.sequence for message in stored if b"honest" in message.payload)
         world.hub.damage(subjects.LOG, told, lambda payload: payload.replace(b"honest", b"forged"))
         assert (await world.http.get("/v1/events")).json()["type"].endswith("log_damaged")
-        chunks = [chunk async for chunk in world.gateway.feed.watch(LogPosition(1), "")]
+        chunks = [chunk async for chunk in world.gateway.feed.watch(LogPosition(1))]
         assert b"the log is damaged" in chunks[-1]
 
 
@@ -215,3 +216,94 @@ async def test_a_thousand_watches_open_no_consumers(monkeypatch: pytest.MonkeyPa
         for ids in await asyncio.gather(*watches):
             assert target in ids
         assert opened == []
+
+
+async def types_of(world: GatewayWorld, query: str) -> list[str]:
+    """Types of the events of a query, without their frame."""
+    items = (await world.http.get(f"/v1/events?limit=1000&{query}")).json()["items"]
+    return [item["type"].removeprefix("fairlead.").removesuffix(".v1") for item in items]
+
+
+async def test_events_are_filtered_by_what_people_know() -> None:
+    """Type in any spelling, node also in parts, the user and queue of a job also where the event names none, and all of them at once."""
+    async with GatewayWorld() as world:
+        await world.configure(a={}, a__b={}, c={})
+        node, _ = await world.node("n1"), await world.node("n2")
+        head = {"x-fairlead-user": "ada"}
+        job = (await world.http.post("/v1/jobs", json={"command": ["true"], "queue": "a/b"}, headers=head)).json()["id"]
+        await world.in_state(job, "placed")
+        other = await world.submit(queue="c")
+        await world.in_state(other, "placed")
+        await node.start(job)
+        placed = (await world.http.get(f"/v1/events?type=job.placed&job={job}")).json()["items"]
+        where = placed[0]["data"]["parts"][0]["node"]
+        assert await types_of(world, "type=JobPlaced") == ["job.placed"] * 2
+        assert await types_of(world, "type=fairlead.job.placed.v1") == ["job.placed"] * 2
+        assert set(await types_of(world, "type=node.*,queue.configured")) == {"node.joined", "queue.configured"}
+        assert "job.placed" in await types_of(world, f"node={where}")
+        of_ada = await types_of(world, "user=ada")
+        assert {"job.submitted", "job.offered", "job.placed"} <= set(of_ada) and "queue.configured" not in of_ada
+        of_a = await types_of(world, "queue=a")
+        assert of_a.count("queue.configured") == 2 and of_a.count("job.placed") == 1
+        assert await types_of(world, "queue=a,c&type=job.submitted&user=ada") == ["job.submitted"]
+
+
+@pytest.mark.parametrize("ring", [8192, 3])
+async def test_events_since_and_until_a_time(ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly those of the time, whatever the ring holds; a small skew of writers' clocks loses none."""
+    monkeypatch.setattr(events, "RING_COMMITS", ring)
+    monkeypatch.setattr(events, "SKEW_NS", 1_000_000)
+    async with GatewayWorld() as world:
+        for _ in range(5):
+            await world.submit()
+            await asyncio.sleep(0.005)
+        items = (await world.http.get("/v1/events?limit=1000")).json()["items"]
+        times = sorted({item["time"] for item in items})
+        begin, end = times[2], times[-2]
+        found = (await world.http.get(f"/v1/events?limit=1000&since={begin}&until={end}")).json()
+        ids = [item["id"] for item in items if begin <= item["time"] < end]
+        assert found["next"] is None and ids
+        assert set(ids) <= {item["id"] for item in found["items"]}
+        assert all(begin <= item["time"] <= end for item in found["items"])
+        assert (await world.http.get("/v1/events?since=2999-01-01T00:00:00Z")).json()["items"] == []
+        assert len((await world.http.get("/v1/events?limit=1000&since=1h")).json()["items"]) == len(items)
+
+
+async def test_the_last_events_of_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tail` counts wanted events only, for a page and for a watch; where there are fewer, all of them."""
+    monkeypatch.setattr(events, "TAIL_COMMITS", 1)
+    async with GatewayWorld() as world:
+        jobs = [await world.submit(name=f"j{index}") for index in range(6)]
+        submitted = await types_of(world, "type=job.submitted")
+        last = (await world.http.get("/v1/events?type=job.submitted&tail=2")).json()["items"]
+        assert [item["data"]["job"] for item in last] == jobs[-2:]
+        assert await types_of(world, "type=job.submitted&tail=99") == submitted
+        assert await types_of(world, "type=job.cancelled&tail=5") == []
+        conditions = EventConditions(types=frozenset({"JobSubmitted"}))
+        place = await world.gateway.feed.place_of_last(2, LogPosition(0), conditions)
+        chunks = world.gateway.feed.watch(place, conditions)
+        assert b"retry" in await anext(chunks)
+        assert (await anext(chunks)).count(b"id: ") == 2
+        await chunks.aclose()
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "word"),
+    [
+        ("type=job.plced", "type", "did you mean job.placed"),
+        ("type=zzz", "type", "GET /v1/schemas/events"),
+        ("node=N_1!", "node", "the name of a node"),
+        ("user=A b", "user", "the name of a user"),
+        ("queue=/a", "queue", "the name of a queue"),
+        ("since=soon", "since", "expected how long ago"),
+        ("until=soon", "until", "expected how long ago"),
+        ("since=1h&until=2h", "until", "not before that of since"),
+        ("follow=1&until=1h", "until", "a watch has no end"),
+        ("tail=0", "tail", "greater than or equal to 1"),
+    ],
+)
+async def test_a_filter_that_cannot_be_is_refused_by_its_name(query: str, field: str, word: str) -> None:
+    """With what was expected."""
+    async with GatewayWorld() as world:
+        answer = await world.http.get(f"/v1/events?{query}")
+        assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == field and word in answer.text

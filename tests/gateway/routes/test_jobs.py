@@ -26,6 +26,21 @@ async def test_cancel_hold_and_release() -> None:
         assert (await world.job(job))["reason"]["message"].startswith("was cancelled by ada at ")
 
 
+async def test_requeue_stops_a_run_and_says_so() -> None:
+    """A job that waits is refused; one that runs is being stopped, and why says what follows."""
+    async with GatewayWorld() as world:
+        job = await world.submit()
+        refused = await world.http.post(f"/v1/jobs/{job}:requeue")
+        assert refused.status_code == 409 and "only a job that runs" in refused.json()["detail"]
+        node = await world.node("n1")
+        await world.in_state(job, "placed")
+        await node.start(job)
+        await world.in_state(job, "running")
+        assert (await world.http.post(f"/v1/jobs/{job}:requeue")).json()["state"] == "stopping"
+        why = (await world.http.get(f"/v1/jobs/{job}/why")).json()["reason"]
+        assert "queued again" in why["message"] and why["detail"]["reason"] == "requeued"
+
+
 async def test_a_verb_that_the_state_does_not_allow_is_409() -> None:
     """Released though not held; unknown job: 404; not an id at all: 404 without a command."""
     async with GatewayWorld() as world:

@@ -109,6 +109,10 @@ class AsyncJobsRequests(AsyncTransport):
         """Ask for a job's end; with `save` it has its notice first."""
         return await self._verb("jobs", job_id, "cancel", {"save": True} if save else None)
 
+    async def requeue(self, job_id: str) -> dict[str, Any]:
+        """End a job's present run; the job waits for another one."""
+        return await self._verb("jobs", job_id, "requeue")
+
     async def hold(self, job_id: str) -> dict[str, Any]:
         """Keep a waiting job from starting."""
         return await self._verb("jobs", job_id, "hold")

@@ -21,21 +21,37 @@ class AsyncRecordRequests(AsyncClusterRequests):
     """Requests about events, SQL and usage."""
 
     async def events(
-        self, *, start: int | None = 1, follow: bool = False, job: str = ""
+        self,
+        *,
+        start: int | None = 1,
+        follow: bool = False,
+        job: str = "",
+        since: str = "",
+        until: str = "",
+        types: str = "",
+        node: str = "",
+        user: str = "",
+        queue: str = "",
+        tail: int | None = None,
     ) -> AsyncIterator[CloudEventOut]:
         """Yield events of the log in order from sequence `start`; with `follow` without end (`start` None: from now on).
 
         A watch resumes automatically after a broken connection, behind the last event yielded: no event is lost or repeated.
-        `job` keeps the events about one job (for an array: and its elements).
+        `job` keeps the events about one job (for an array: and its elements); `types`, `node`, `user` and `queue` are names joined by
+        commas, of which one must fit. `since` and `until` are RFC 3339 times, or how long ago ("2h"). `tail` begins with the last so many.
         """
+        wanted = {
+            "job": job, "since": since, "until": until, "type": types, "node": node, "user": user, "queue": queue, "tail": tail,
+        }  # fmt: skip
         if not follow:
-            async for event in self._events_stored(start, job):
+            first = start if start != 1 else None
+            async for event in self._events_stored({**wanted, "from": first}):
                 yield event
             return
         last, failures = "", 0
         while True:
             try:
-                async for event in self._watch(start, last, job):
+                async for event in self._watch({**wanted, "from": start}, last):
                     last, failures = event.id, 0
                     yield event
             except Unreachable as error:
@@ -46,8 +62,8 @@ class AsyncRecordRequests(AsyncClusterRequests):
             # The gateway also ends a watch that is too slow, or when it stops; both are resumed.
             await pause(min(0.2 * 2**failures, 2.0))
 
-    async def _events_stored(self, start: int | None, job: str) -> AsyncIterator[CloudEventOut]:
-        query = query_of({"from": start or 1, "job": job, "limit": PAGE_ITEMS})
+    async def _events_stored(self, wanted: dict[str, Any]) -> AsyncIterator[CloudEventOut]:
+        query = query_of({**wanted, "limit": PAGE_ITEMS})
         while True:
             page = decode_page((await self._get("/v1/events", query)).content, CloudEventOut)
             for event in page.items:
@@ -56,10 +72,12 @@ class AsyncRecordRequests(AsyncClusterRequests):
                 return
             query["continue"] = page.next
 
-    async def _watch(self, start: int | None, last: str, job: str) -> AsyncIterator[CloudEventOut]:
+    async def _watch(self, wanted: dict[str, Any], last: str) -> AsyncIterator[CloudEventOut]:
         import httpx_sse
 
-        query = query_of({"from": None if last else start, "follow": "true", "job": job})
+        # A watch without an event yet begins where it was to begin; one that goes on does so behind its last event.
+        places = {"from": None, "tail": None} if last else {}
+        query = query_of({**wanted, **places, "follow": "true"})
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
         async with self._stream("/v1/events", query, headers, WATCH_SILENCE_S) as answer:
             async for message in httpx_sse.EventSource(answer).aiter_sse():

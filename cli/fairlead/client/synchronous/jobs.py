@@ -110,6 +110,10 @@ class JobsRequests(Transport):
         """Ask for a job's end; with `save` it has its notice first."""
         return self._verb("jobs", job_id, "cancel", {"save": True} if save else None)
 
+    def requeue(self, job_id: str) -> dict[str, Any]:
+        """End a job's present run; the job waits for another one."""
+        return self._verb("jobs", job_id, "requeue")
+
     def hold(self, job_id: str) -> dict[str, Any]:
         """Keep a waiting job from starting."""
         return self._verb("jobs", job_id, "hold")

@@ -21,20 +21,38 @@ SQL_TIMEOUT_S = 90.0
 class RecordRequests(ClusterRequests):
     """Requests about events, SQL and usage."""
 
-    def events(self, *, start: int | None = 1, follow: bool = False, job: str = "") -> Iterator[CloudEventOut]:
+    def events(
+        self,
+        *,
+        start: int | None = 1,
+        follow: bool = False,
+        job: str = "",
+        since: str = "",
+        until: str = "",
+        types: str = "",
+        node: str = "",
+        user: str = "",
+        queue: str = "",
+        tail: int | None = None,
+    ) -> Iterator[CloudEventOut]:
         """Yield events of the log in order from sequence `start`; with `follow` without end (`start` None: from now on).
 
         A watch resumes automatically after a broken connection, behind the last event yielded: no event is lost or repeated.
-        `job` keeps the events about one job (for an array: and its elements).
+        `job` keeps the events about one job (for an array: and its elements); `types`, `node`, `user` and `queue` are names joined by
+        commas, of which one must fit. `since` and `until` are RFC 3339 times, or how long ago ("2h"). `tail` begins with the last so many.
         """
+        wanted = {
+            "job": job, "since": since, "until": until, "type": types, "node": node, "user": user, "queue": queue, "tail": tail,
+        }  # fmt: skip
         if not follow:
-            for event in self._events_stored(start, job):
+            first = start if start != 1 else None
+            for event in self._events_stored({**wanted, "from": first}):
                 yield event
             return
         last, failures = "", 0
         while True:
             try:
-                for event in self._watch(start, last, job):
+                for event in self._watch({**wanted, "from": start}, last):
                     last, failures = event.id, 0
                     yield event
             except Unreachable as error:
@@ -45,8 +63,8 @@ class RecordRequests(ClusterRequests):
             # The gateway also ends a watch that is too slow, or when it stops; both are resumed.
             pause(min(0.2 * 2**failures, 2.0))
 
-    def _events_stored(self, start: int | None, job: str) -> Iterator[CloudEventOut]:
-        query = query_of({"from": start or 1, "job": job, "limit": PAGE_ITEMS})
+    def _events_stored(self, wanted: dict[str, Any]) -> Iterator[CloudEventOut]:
+        query = query_of({**wanted, "limit": PAGE_ITEMS})
         while True:
             page = decode_page((self._get("/v1/events", query)).content, CloudEventOut)
             yield from page.items
@@ -54,10 +72,12 @@ class RecordRequests(ClusterRequests):
                 return
             query["continue"] = page.next
 
-    def _watch(self, start: int | None, last: str, job: str) -> Iterator[CloudEventOut]:
+    def _watch(self, wanted: dict[str, Any], last: str) -> Iterator[CloudEventOut]:
         import httpx_sse
 
-        query = query_of({"from": None if last else start, "follow": "true", "job": job})
+        # A watch without an event yet begins where it was to begin; one that goes on does so behind its last event.
+        places = {"from": None, "tail": None} if last else {}
+        query = query_of({**wanted, **places, "follow": "true"})
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
         with self._stream("/v1/events", query, headers, WATCH_SILENCE_S) as answer:
             for message in httpx_sse.EventSource(answer).iter_sse():

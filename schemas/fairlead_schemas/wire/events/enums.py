@@ -27,6 +27,7 @@ StopReason = Literal[
     "time_limit",  # its time is up
     "idle",  # it is idle by a policy, and its notice is over
     "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
+    "requeued",  # a person wants another run of it; it waits again afterwards
 ]
 WithdrawReason = Literal[
     "hold",  # a person holds the job
@@ -46,6 +47,7 @@ RequeueReason = Literal[
     "preflight",
     "exit_unknown",
     "idle",
+    "requeued",
 ]
 FailReason = Literal[
     "exit_code",

@@ -6,6 +6,7 @@ the log. A watch that starts further back reads the log by a tail of its own unt
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -18,7 +19,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from fairlead_bus.log import Folded, LogReader
-from fairlead_bus.port import Bus, LogDamaged
+from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import Callers, caller_of
 from fairlead_gateway.access.event_sight import EventFilter, EventSubject, cloud_event, event_filter
@@ -27,13 +28,14 @@ from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.monitoring.metrics import Metrics
-from fairlead_gateway.routes.query import Limit
+from fairlead_gateway.routes.event_filter import EVERY_EVENT, EventConditions, EventQuery, event_conditions
+from fairlead_gateway.routes.query import LIMIT_MAX, Limit
 from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Page
-from fairlead_schemas.units.ids import is_job_id
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.timestamps import MINUTE_NS, rfc3339
+from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Envelope, decode_envelope
 
 RING_COMMITS = 8192
@@ -42,6 +44,8 @@ HEARTBEAT_S = 10.0
 WATCHES_MAX = 4000
 #: Tails of own (history of watches, pages) that may be open at once: each may have some MiB on the way.
 TAILS_MAX = 16
+#: The last events are sought in so many commits first, then in eight times as many.
+TAIL_COMMITS = 256
 #: A page waits so long for one of them.
 TAIL_WAIT_S = 5.0
 #: Commits are rendered and sent in steps of about so many bytes: a commit may have 256 KiB, a watch needs no more.
@@ -52,6 +56,8 @@ SEND_S = 10.0
 PLACE_PATTERN = r"^([0-9]{1,18}(\.[0-9]{0,6})?)?$"
 #: Commits that one page reads at most, so that a rare job's page ends.
 PAGE_COMMITS_MAX = 20_000
+#: Writers' clocks may differ by so much, and commits of different writers may be out of the order of their times by as much.
+SKEW_NS = MINUTE_NS
 
 
 class LogPosition(NamedTuple):
@@ -69,6 +75,7 @@ class RenderedEvent(NamedTuple):
     job: str
     event: bytes
     about: EventSubject
+    at_ns: int
 
 
 _about = msgspec.json.Decoder(EventSubject)
@@ -81,7 +88,7 @@ def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
     for index, raw in enumerate(envelope.events):
         about = _about.decode(raw)
         event = cloud_event(f"{sequence}.{index}", envelope.writer, time, about, raw)
-        rendered.append(RenderedEvent(index, about.job, event, about))
+        rendered.append(RenderedEvent(index, about.job, event, about, envelope.at_ns))
     return rendered
 
 
@@ -171,14 +178,49 @@ class EventFeed:
             finally:
                 await reader.close()
 
-    async def watch(self, place: LogPosition, job: str, shown: EventFilter | None = None) -> AsyncGenerator[bytes]:
+    async def place_at(self, at_ns: int) -> LogPosition:
+        """Return a place behind which every commit of a time (Unix ns) or later is, and few older ones. Raises HttpError (503)."""
+        low, end = 1, self.last + 1
+        while low < end:
+            middle = (low + end) // 2
+            try:
+                stored = await self.bus.read(subjects.LOG, middle)
+            except Unavailable:
+                raise HttpError(503, "bus_unavailable", "the log cannot be read now", retry_after_s=5) from None
+            if stored is None or decode_envelope(stored.payload).at_ns < at_ns - SKEW_NS:
+                low = middle + 1
+            else:
+                end = middle
+        return LogPosition(low - 1)
+
+    async def place_of_last(
+        self, count: int, first: LogPosition, wanted: EventConditions, shown: EventFilter | None = None
+    ) -> LogPosition:
+        """Return the place before the last `count` wanted events behind `first`, of the newest PAGE_COMMITS_MAX commits."""
+        end, span = self.last, max(count, TAIL_COMMITS)
+        while True:
+            begin = max(first, LogPosition(end - min(span, PAGE_COMMITS_MAX)))
+            places = deque[LogPosition](maxlen=count + 1)
+            async with aclosing(self._commits(begin, end)) as steps:
+                async for commits in steps:
+                    found = _wanted(commits, begin, wanted, shown, self.views)
+                    places.extend(LogPosition(sequence, one.offset) for sequence, one in found if sequence <= end)
+            if len(places) > count:
+                return places[0]
+            if begin.sequence <= max(first.sequence, end - PAGE_COMMITS_MAX):
+                return begin
+            span *= 8
+
+    async def watch(
+        self, place: LogPosition, wanted: EventConditions = EVERY_EVENT, shown: EventFilter | None = None
+    ) -> AsyncGenerator[bytes]:
         """Yield server-sent events behind a place, without end. `shown`: makes the filter of what the caller may see then;
         None: everything."""
         self.watches += 1
         self._metrics.watchers.set(self.watches)
         try:
             yield b"retry: 1000\n: fairlead events behind %d\n\n" % place.sequence
-            async with aclosing(self._follow(place, job, shown)) as chunks:
+            async with aclosing(self._follow(place, wanted, shown)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -187,12 +229,14 @@ class EventFeed:
             if not self.watches:
                 self._rendered.clear()
 
-    async def _follow(self, place: LogPosition, job: str, shown: EventFilter | None) -> AsyncGenerator[bytes]:
+    async def _follow(
+        self, place: LogPosition, wanted: EventConditions, shown: EventFilter | None
+    ) -> AsyncGenerator[bytes]:
         if place.sequence + 1 < self.first:
             try:
                 async with aclosing(self.history(place)) as steps:
                     async for commits in steps:
-                        chunk, place = _chunk(commits, place, job, shown)
+                        chunk, place = _chunk(commits, place, wanted, shown, self.views)
                         if chunk:
                             yield chunk
             except LogDamaged as error:
@@ -204,7 +248,7 @@ class EventFeed:
                 return
             arrived = self._arrived
             commits = self.since(place)
-            chunk, place = _chunk(commits, place, job, shown)
+            chunk, place = _chunk(commits, place, wanted, shown, self.views)
             if chunk:
                 yield chunk
             if commits:
@@ -217,22 +261,24 @@ class EventFeed:
                 yield b": at %d\n\n" % self.last
 
     async def page(
-        self, place: LogPosition, job: str, limit: int, shown: EventFilter | None = None
+        self, place: LogPosition, wanted: EventConditions, limit: int, shown: EventFilter | None = None
     ) -> tuple[list[msgspec.Raw], LogPosition | None]:
         """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached)."""
         items: list[msgspec.Raw] = []
         end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
-        if self._tails.locked() and place.sequence + 1 < self.first:
-            await self._turn()
+        if wanted.until_ns:
+            end = min(end, (await self.place_at(wanted.until_ns + 2 * SKEW_NS + 1)).sequence)
         async with aclosing(self._commits(place, end)) as steps:
             async for commits in steps:
-                for sequence, one in _wanted(commits, place, job, shown):
+                for sequence, one in _wanted(commits, place, wanted, shown, self.views):
                     if sequence > end:
                         return items, None
                     if len(items) == limit:
                         return items, place
                     items.append(msgspec.Raw(one.event))
                     place = LogPosition(sequence, one.offset)
+                if commits and commits[-1][0] >= end:
+                    return items, None
                 if commits and commits[-1][0] >= budget:
                     return items, LogPosition(commits[-1][0])
         return items, None
@@ -248,6 +294,8 @@ class EventFeed:
     async def _commits(self, place: LogPosition, end: int) -> AsyncGenerator[list[tuple[int, list[RenderedEvent]]]]:
         reached = place.sequence
         if reached + 1 < self.first and reached < end:
+            if self._tails.locked():
+                await self._turn()
             async with aclosing(self.history(place)) as steps:
                 async for commits in steps:
                     yield commits
@@ -277,7 +325,11 @@ class WatchResponse(StreamingResponse):
 
 
 def _wanted(
-    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str, shown: EventFilter | None
+    commits: list[tuple[int, list[RenderedEvent]]],
+    place: LogPosition,
+    wanted: EventConditions,
+    shown: EventFilter | None,
+    views: Views,
 ) -> Iterator[tuple[int, RenderedEvent]]:
     show = None if shown is None else shown()
     for sequence, events in commits:
@@ -285,21 +337,24 @@ def _wanted(
             seen = sequence < place.sequence or (
                 sequence == place.sequence and (place.offset < 0 or one.offset <= place.offset)
             )
-            if seen or (job and one.job != job and not one.job.startswith(job + "_")):
+            if seen or not wanted.may_match(one.about.type, one.job, one.at_ns):
                 continue
-            if show is None:
-                yield sequence, one
-            elif (event := show(one.about, one.event)) is not None:
-                yield sequence, one._replace(event=event)
+            event = one.event if show is None else show(one.about, one.event)
+            if event is not None and wanted.matches(event, views):
+                yield sequence, one if event is one.event else one._replace(event=event)
 
 
 def _chunk(
-    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str, shown: EventFilter | None
+    commits: list[tuple[int, list[RenderedEvent]]],
+    place: LogPosition,
+    wanted: EventConditions,
+    shown: EventFilter | None,
+    views: Views,
 ) -> tuple[bytes, LogPosition]:
     """Server-sent events of what is wanted, and the new place."""
     lines = [
         b"id: %d.%d\nevent: fairlead\ndata: %b\n\n" % (sequence, one.offset, one.event)
-        for sequence, one in _wanted(commits, place, job, shown)
+        for sequence, one in _wanted(commits, place, wanted, shown, views)
     ]
     return b"".join(lines), LogPosition(commits[-1][0]) if commits else place
 
@@ -341,7 +396,31 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
             ),
         ] = "",
         follow: bool = False,
-        job: str = "",
+        job: Annotated[
+            str, Query(description="Only events about this job; of an array, about its elements as well.")
+        ] = "",
+        since: Annotated[
+            str, Query(description="Only events since: an RFC 3339 time with zone, or how long ago (2h).")
+        ] = "",
+        until: Annotated[str, Query(description="Only events until then, in the same words; not with follow.")] = "",
+        type: Annotated[
+            str, Query(description="Only these types: job.placed, JobPlaced or node.*; joined by commas.")
+        ] = "",
+        node: Annotated[str, Query(description="Only events that name one of these nodes, joined by commas.")] = "",
+        user: Annotated[
+            str, Query(description="Only events about jobs of these users, or by them, joined by commas.")
+        ] = "",
+        queue: Annotated[
+            str, Query(description="Only events about these queues, those below them and their jobs, joined by commas.")
+        ] = "",
+        tail: Annotated[
+            int | None,
+            Query(
+                ge=1,
+                le=LIMIT_MAX,
+                description=f"Begin with the last so many, of the newest {PAGE_COMMITS_MAX} commits.",
+            ),
+        ] = None,
         limit: Limit = 100,
         next: Annotated[
             str,
@@ -352,24 +431,27 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
             ),
         ] = "",
     ) -> Response:
-        if job and not is_job_id(job):
-            raise bad_field("job", f'expected a job id such as "812", found "{job[:40]}"')
+        wanted = event_conditions(EventQuery(job, since, until, type, node, user, queue), time.time_ns())
+        if follow and until:
+            raise bad_field("until", "expected no until with follow: a watch has no end")
         resumed = request.headers.get("last-event-id", "") or next
         place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
         caller = caller_of(request)
         shown = None if caller.is_open else lambda: event_filter(Sight(feed.views, caller))
+        if not resumed:
+            place = await _begin(feed, place if start else None, place, wanted, tail, shown)
         if follow:
             if feed.watches >= WATCHES_MAX:
                 raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
             headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            stream = feed.watch(place, job, shown)
+            stream = feed.watch(place, wanted, shown)
             if not caller.is_open:
                 stream = while_allowed(
                     stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event
                 )
             return WatchResponse(stream, media_type="text/event-stream", headers=headers)
         try:
-            items, rest = await feed.page(place, job, limit, shown)
+            items, rest = await feed.page(place, wanted, limit, shown)
         except LogDamaged as error:
             raise HttpError(503, "log_damaged", str(error), hint="fairlead audit verify") from error
         token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
@@ -390,6 +472,25 @@ def _still_shown(views: Views, caller: Caller, job: str) -> Callable[[], bool]:
 
 def _last_event(reason: str) -> bytes:
     return b'event: end\ndata: {"reason":"%b"}\n\n' % reason.encode()
+
+
+async def _begin(
+    feed: EventFeed,
+    named: LogPosition | None,
+    usual: LogPosition,
+    wanted: EventConditions,
+    tail: int | None,
+    shown: EventFilter | None,
+) -> LogPosition:
+    """Return the place where a page or watch begins: not before the place that the client named (None: it named none) and the begin of
+    its time, and where it asked for the last events, there. Without any of the three: the usual place. Raises HttpError.
+    """
+    first = named
+    if wanted.since_ns:
+        first = max(named or LogPosition(0), await feed.place_at(wanted.since_ns))
+    if tail is not None:
+        return await feed.place_of_last(tail, first or LogPosition(0), wanted, shown)
+    return first or usual
 
 
 def _start(feed: EventFeed, start: str, resumed: str, field: str, follow: bool) -> LogPosition:

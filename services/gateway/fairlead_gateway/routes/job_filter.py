@@ -110,8 +110,8 @@ def job_filter(views: Views, query: JobQuery, now_ns: int, sight: Sight | None =
     )
 
 
-def since_ns(text: str, now_ns: int) -> int:
-    """Return the time of a `since` (Unix ns; 0 for ""): an RFC 3339 time, or how long before now. Raise HttpError."""
+def since_ns(text: str, now_ns: int, field: str = "since") -> int:
+    """Return the time of a parameter such as `since` (Unix ns; 0 for ""): an RFC 3339 time, or how long before now. Raise HttpError."""
     if not text:
         return 0
     try:
@@ -124,7 +124,7 @@ def since_ns(text: str, now_ns: int) -> int:
         return parse_rfc3339(text.replace(" ", "+"))
     except ValueError:
         message = f'expected how long ago, such as "12h", or an RFC 3339 time with zone, found "{text[:40]}"'
-        raise bad_field("since", message) from None
+        raise bad_field(field, message) from None
 
 
 def _labels(text: str) -> dict[str, str | None]:

@@ -26,7 +26,12 @@ from fairlead_schemas.wire import commands
 
 #: Digits of a log sequence in an entity tag.
 SEQUENCE_DIGITS_MAX = 18
-JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
+JOB_VERBS = {
+    "cancel": commands.CancelJob,
+    "requeue": commands.RequeueJob,
+    "hold": commands.HoldJob,
+    "release": commands.ReleaseJob,
+}
 
 
 def job_or_id(views: Views, job: str, caller: Caller) -> Response:

@@ -31,6 +31,7 @@ _FAILURES = {
 _STOPS = {
     "time_limit": "its time is up; its nodes stop it as soon as it has run that long by their clocks",
     "reclaimed": f"{preemption.LOWERED}, so it is being stopped, and queued again",
+    "requeued": "its owner or an operator requeued it, so it is being stopped, and queued again",
 }
 _HAS_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 #: Of an array in any other state nothing more comes into being.

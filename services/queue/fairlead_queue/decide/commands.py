@@ -1,6 +1,6 @@
 """Decisions on people's commands, one by one. Every command leads to exactly one event that names it.
 
-Cancel asks for an end and is refused if one has come or is on its way; hold and release move waiting jobs. A command
+Cancel asks for an end and is refused if one has come or is on its way; requeue ends a run and no job; hold and release move waiting jobs. A command
 for an array applies to all its elements. An element that does not exist yet cannot be named.
 """
 
@@ -147,7 +147,23 @@ def _cancel(draft: QueueDraft, command: cmd.CancelJob, cause: str) -> ev.QueueEv
 
 def _yields_to_cancel(job: LiveJob) -> bool:
     """Return True if a job that is being stopped would wait for another attempt, or for its time limit."""
-    return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not ends_when_idle(job))
+    return job.stop in ("reclaimed", "requeued", "time_limit") or (job.stop == "idle" and not ends_when_idle(job))
+
+
+def _requeue(draft: QueueDraft, command: cmd.RequeueJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
+    if job is None:
+        return _unknown(draft, command.job, state)
+    if isinstance(job, Array):
+        return _conflict(f"job {job.id} is an array; requeue the elements that run, such as {job.id}_{job.first}")
+    if state in END_STATES or state == "stopping" or job.end is not None:
+        return _conflict(
+            f"job {job.id} is {state if job.end is None else 'ending'}; only a job that runs can be requeued"
+        )
+    if state not in ("placed", "running"):
+        return _conflict(f"job {job.id} is {state}; only a job that runs can be requeued, and it waits already")
+    draft.states[job.id] = "stopping"
+    return ev.JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="requeued", by=command.user)
 
 
 def _hold(draft: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent | CommandRefusal:
@@ -299,6 +315,7 @@ def _conflict(message: str) -> CommandRefusal:
 HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRefusal]] = {
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _cancel,
+    cmd.RequeueJob: _requeue,
     cmd.HoldJob: _hold,
     cmd.ReleaseJob: _release,
     cmd.MoveJob: _move,

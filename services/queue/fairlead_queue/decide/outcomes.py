@@ -2,7 +2,7 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are not the job's doing
 (node lost, rebooted, exit unseen) have a budget of their own, with delays. A drain is a person's decision and costs
-nothing. A fault of a GPU, yielding to another job and idleness cost nothing either. The same holds for a node that
+nothing, and neither does a requeue by a person. A fault of a GPU, yielding to another job and idleness cost nothing either. The same holds for a node that
 failed its own check before it started anything: the node then takes no work, and the job avoids it. No purse pays for a
 job that has failed in the same way on BLAMED_NODES nodes: the next attempt would fail the same way.
 """
@@ -32,6 +32,10 @@ _STATE_AFTER: dict[type[QueueEvent], str] = {
     JobHeld: "held",
     JobQueued: "queued",
 }
+
+
+#: {reason of a stop after which the job waits for another attempt: the reason of that attempt}
+_WAITS_AGAIN: dict[str, RequeueReason] = {"reclaimed": "preempted", "idle": "idle", "requeued": "requeued"}
 
 
 def emit_owed(draft: QueueDraft) -> None:
@@ -108,9 +112,9 @@ def _stopped(job: LiveJob, end: AttemptEnd, now_ns: int) -> QueueEvent:
         return _fail(job, end, "time_limit")
     if job.stop == "idle" and ends_when_idle(job):
         return _idle_end(job, end)
-    if job.stop in ("reclaimed", "idle"):
+    if job.stop in _WAITS_AGAIN:
         if job.parent is None or not job.parent.stop:
-            reason: RequeueReason = "idle" if job.stop == "idle" else "preempted"
+            reason = _WAITS_AGAIN[job.stop]
             return JobRequeued(cause=end.cause, job=job.id, attempt=job.attempt + 1, reason=reason)
         return JobCancelled(cause=end.cause, job=job.id, by=job.parent.stop_by, attempt=job.attempt)
     return JobCancelled(cause=end.cause, job=job.id, by=job.stop_by, attempt=job.attempt)

@@ -138,7 +138,7 @@ class LiveJob:
         #: A person wants it held as soon as its offer is back.
         self.hold = False
         self.hold_by = ""
-        #: "" | "cancelled" | "time_limit" | "idle" | "reclaimed"
+        #: "" | "cancelled" | "time_limit" | "idle" | "reclaimed" | "requeued"
         self.stop = ""
         self.stop_by = ""
         #: Of one that was cancelled: it is to have its notice first.

@@ -192,7 +192,7 @@ REQUEUES = Relation(
         Column(
             "reason",
             "VARCHAR",
-            "retry oom gpu_memory node_lost node_rebooted gpu_fault drained preempted start_failed preflight exit_unknown idle",
+            "retry oom gpu_memory node_lost node_rebooted gpu_fault drained preempted start_failed preflight exit_unknown idle requeued",
         ),
         Column("nodes", "VARCHAR[]", "nodes in rank order"),
         Column("started_at", "TIMESTAMP", "when every rank ran; empty where it never did"),
