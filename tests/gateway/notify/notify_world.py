@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import ssl
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -65,9 +66,9 @@ class Receiver:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         """Listen, after a stop on the same port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

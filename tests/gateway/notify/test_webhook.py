@@ -1,11 +1,14 @@
 """One webhook: its signature, its headers, and what counts as delivered."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import socket
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from fairlead_gateway.notify import webhook
 from fairlead_gateway.notify.allowed_hosts import AllowedHosts
 from fairlead_gateway.notify.webhook import SendFailed, WebhookSender, new_secret, signature
 from tests.gateway.notify.notify_world import Receiver
+from tests.kit.certificates import Authority
 
 LOOPBACK = AllowedHosts(networks=("127.0.0.0/8",))
 SECRET = new_secret()
@@ -97,7 +101,7 @@ async def test_a_name_that_leads_inside_is_refused_at_each_attempt(
         return [(0, 0, 0, "", (address, port)) for address in answers[len(asked) - 1]]
 
     monkeypatch.setattr(webhook.socket, "getaddrinfo", look_up)
-    monkeypatch.setattr(WebhookSender, "_post", None)
+    monkeypatch.setattr(webhook, "_connect", None)
     sender = WebhookSender("https://hooks.example.org/x", SECRET, AllowedHosts(), threads)
     for _ in answers:
         with pytest.raises(SendFailed, match="not public"):
@@ -106,7 +110,7 @@ async def test_a_name_that_leads_inside_is_refused_at_each_attempt(
 
 
 async def test_the_connection_goes_to_the_judged_address(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is looked up once for each attempt, so that a second answer cannot differ from the judged one."""
+    """A name is looked up once for each connection, so that a second answer cannot differ from the judged one."""
     asked: list[str] = []
     real = socket.getaddrinfo
 
@@ -144,3 +148,62 @@ async def test_a_long_answer_is_not_read_to_its_end(threads: Any) -> None:
             await sender.send("evt_1_0", b'{"id":"%d.0"}' % number, 5)
         await sender.close()
         assert receiver.ids == ["0.0", "1.0"] and receiver.connections == 2
+
+
+async def test_what_is_no_http_has_failed(threads: Any) -> None:
+    """Another service's greeting, a header without an end, and a connection that just ends."""
+    greetings = [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000, b""]
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(greetings[0])
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        while greetings:
+            sender = WebhookSender(url, SECRET, LOOPBACK, threads)
+            with pytest.raises(SendFailed, match=r"as HTTP has it|connection to the receiver failed"):
+                await sender.send("evt_1_0", b"{}", 5)
+            greetings.pop(0)
+
+
+async def test_a_kept_connection_that_has_ended_costs_no_failure(threads: Any) -> None:
+    """Receivers close connections that rest."""
+    async with Receiver() as receiver:
+        sender = WebhookSender(receiver.url, SECRET, LOOPBACK, threads)
+        await sender.send("evt_1_0", b'{"id":"1.0"}', 5)
+        await receiver.stop()
+        await receiver.start()
+        await sender.send("evt_2_0", b'{"id":"2.0"}', 5)
+        await sender.close()
+        assert receiver.ids == ["1.0", "2.0"] and receiver.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "words"),
+    [("localhost", True, ""), ("localhost", False, "certificate"), ("other.internal", True, "certificate")],
+)
+async def test_a_certificate_must_be_that_of_the_name(
+    threads: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, trusted: bool, words: str
+) -> None:
+    """With TLS a receiver that nobody has vouched for gets nothing, though the connection goes to an address."""
+    authority, context = Authority(tmp_path), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.write(tmp_path / "cert.pem", tmp_path / "key.pem", "x")
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    trust = ssl.create_default_context(cafile=str(authority.ca) if trusted else None)
+    monkeypatch.setattr(webhook, "_tls", lambda: trust)
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **how: real("127.0.0.1", *more, **how))
+    async with Receiver() as receiver:
+        await receiver.stop()
+        await receiver.start(context)
+        url = f"https://{host}:{receiver.port}/"
+        sender = WebhookSender(url, SECRET, LOOPBACK, threads)
+        if words:
+            with pytest.raises(SendFailed, match=words):
+                await sender.send("evt_1_0", b'{"id":"1.0"}', 5)
+        else:
+            await sender.send("evt_1_0", b'{"id":"1.0"}', 5)
+        await sender.close()
+        assert receiver.ids == ([] if words else ["1.0"])

@@ -1,7 +1,7 @@
 """Hosts and addresses that webhooks may be sent to. A URL is a person's text, and the notifier stands inside the cluster's network.
 
-By default any name over https is allowed, and of addresses only public ones. The addresses of a name are judged at each attempt, and the
-connection goes to the judged address, so a name that is rebound between look-up and connection gains nothing. Pure: names
+By default any name over https is allowed, and of addresses only public ones. The addresses of a name are judged for each connection, which
+goes to the judged address, so a name that is rebound between look-up and connection gains nothing. Pure: names
 are resolved by `webhook.py`. Start at `AllowedHosts`.
 """
 

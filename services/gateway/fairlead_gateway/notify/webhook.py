@@ -13,16 +13,14 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fairlead_gateway.notify.allowed_hosts import URL_CHARS_MAX, AllowedHosts, HostRefused, WebhookUrl, is_address
+import h11
 
-if TYPE_CHECKING:
-    import httpx
+from fairlead_gateway.notify.allowed_hosts import URL_CHARS_MAX, AllowedHosts, HostRefused, WebhookUrl, is_address
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 -- the public prefix of a key's text
 _SECRET_BYTES = 32
@@ -96,22 +94,34 @@ class WebhookSender:
     ) -> None:
         self._url, self._secret, self._allowed = url, secret, allowed
         self._threads, self._clock = threads, clock
-        self._http: httpx.AsyncClient | None = None
+        self._connection: _Connection | None = None
 
     async def send(self, message_id: str, body: bytes, limit_s: float) -> None:
         """Deliver one message. Raise SendFailed."""
-        import httpx  # takes longer than the rest of the process's start, which needs it with webhooks only
-
         try:
             async with asyncio.timeout(limit_s):
                 url = judged_url(self._url, self._allowed)
-                await self._post(url, await self._address(url), message_id, body)
+                _judge(await self._post(url, message_id, body))
         except HostRefused as error:
             raise SendFailed(f"not sent: {error}") from None
         except TimeoutError:
+            await self.close()
             raise SendFailed(f"no answer within {limit_s:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-            raise SendFailed(_words_of(error)) from None
+        except h11.RemoteProtocolError:
+            raise SendFailed("the receiver does not answer as HTTP has it") from None
+        except OSError:
+            raise SendFailed("the connection to the receiver failed") from None
+
+    async def _post(self, url: WebhookUrl, message_id: str, body: bytes) -> int:
+        """Send a message, and return the status of the answer. A kept connection may have ended meanwhile: then over a new one."""
+        kept, self._connection = self._connection, None
+        if kept is not None:
+            try:
+                return await self._over(kept, url, message_id, body)
+            except (OSError, h11.RemoteProtocolError):
+                pass
+        connection = await _connect(url, await self._address(url))
+        return await self._over(connection, url, message_id, body)
 
     async def _address(self, url: WebhookUrl) -> str:
         """Return an address of the host. Every address of a name is judged: one that is not allowed refuses the name."""
@@ -127,44 +137,91 @@ class WebhookSender:
             self._allowed.require_address(address, url.scheme)
         return addresses[0]
 
-    async def _post(self, url: WebhookUrl, address: str, message_id: str, body: bytes) -> None:
-        import httpx
-
-        if self._http is None:
-            self._http = httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=60, follow_redirects=False)
-        shown = f"[{address}]" if ":" in address else address
-        named = f"[{url.host}]" if ":" in url.host else url.host
+    async def _over(self, connection: "_Connection", url: WebhookUrl, message_id: str, body: bytes) -> int:
         timestamp = int(self._clock())
-        request = self._http.build_request(
-            "POST",
-            f"{url.scheme}://{shown}:{url.port}{url.target}",
-            content=body,
-            headers={
-                "host": named if url.port in (80, 443) else f"{named}:{url.port}",
-                "content-type": f"{MEDIA_TYPE}; charset=utf-8",
-                "user-agent": "fairlead-notifier",
-                "webhook-id": message_id,
-                "webhook-timestamp": str(timestamp),
-                "webhook-signature": signature(self._secret, message_id, timestamp, body),
-            },
-            extensions={"sni_hostname": url.host},
-        )
-        response = await self._http.send(request, stream=True)
+        headers = {
+            "host": _host_of(url),
+            "content-type": f"{MEDIA_TYPE}; charset=utf-8",
+            "content-length": str(len(body)),
+            "user-agent": "fairlead-notifier",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(self._secret, message_id, timestamp, body),
+        }
         try:
-            size = 0
-            async for piece in response.aiter_raw():
-                size += len(piece)
-                if size > ANSWER_BYTES_MAX:
-                    break
-        finally:
-            await response.aclose()
-        _judge(response.status_code)
+            status = await connection.exchange(url.target, headers, body)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.is_reusable():
+            self._connection = connection
+        else:
+            connection.close()
+        return status
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Connection:
+    """Connection to a receiver. One exchange at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def exchange(self, target: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Send a POST and return the status of its answer. Raise OSError, or RemoteProtocolError for what is no HTTP."""
+        request = h11.Request(method="POST", target=target, headers=list(headers.items()))
+        for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+            self._writer.write(self._http.send(event) or b"")
+        await self._writer.drain()
+        status, size = 0, 0
+        while size <= ANSWER_BYTES_MAX:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                self._http.receive_data(await self._reader.read(ANSWER_BYTES_MAX))
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                size += len(event.data)
+            elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                break
+        return status
+
+    def is_reusable(self) -> bool:
+        """Prepare for another exchange; return False where the receiver, or a long answer, does not allow one."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    def close(self) -> None:
+        """Close it without waiting for the receiver."""
+        self._writer.transport.abort()
+
+
+async def _connect(url: WebhookUrl, address: str) -> _Connection:
+    """Connect to a judged address; its certificate must be the name's. Raise SendFailed."""
+    tls = {"ssl": _tls(), "server_hostname": url.host} if url.scheme == "https" else {}
+    try:
+        return _Connection(*await asyncio.open_connection(address, url.port, **tls))
+    except ssl.SSLCertVerificationError:
+        raise SendFailed("the receiver's certificate is not valid for its name") from None
+    except TimeoutError:
+        raise
+    except OSError:
+        raise SendFailed("the receiver cannot be connected to") from None
+
+
+def _host_of(url: WebhookUrl) -> str:
+    """Return the value of the header Host."""
+    named = f"[{url.host}]" if ":" in url.host else url.host
+    usual = 443 if url.scheme == "https" else 80
+    return named if url.port == usual else f"{named}:{url.port}"
 
 
 def _judge(status: int) -> None:
@@ -173,12 +230,3 @@ def _judge(status: int) -> None:
     if 300 <= status < 400:
         raise SendFailed(f"the receiver answered {status}: redirects are not followed")
     raise SendFailed(f"the receiver answered {status}", gone=status == 410)
-
-
-def _words_of(error: Exception) -> str:
-    """Return the kind of a failed connection in words, without the text of libraries, which may name addresses."""
-    if "CERTIFICATE" in str(error).upper():
-        return "the receiver's certificate is not valid for its name"
-    if "connect" in type(error).__name__.lower():
-        return "the receiver cannot be connected to"
-    return f"the connection failed ({type(error).__name__})"
