@@ -312,3 +312,17 @@ async def test_rows_of_rules_that_are_gone_are_swept() -> None:
             await world.store.note(rule, Delivery(place=1))
         await RuleStore(world.hub.connect(), sweeps=True).load()
         assert set(world.hub.buckets[subjects.NOTIFY]) == {"rule.n1", "delivery.n1"}
+
+
+async def test_a_rule_without_sign_on_is_no_silence_where_the_notifier_has_it() -> None:
+    """Its owner, whom access does not know, sees the reason, and nothing is skipped; a notifier without sign-on sends everything."""
+    async with NotifyWorld() as world, Receiver() as receiver:
+        await world.rule("n1", receiver.url, owner="anonymous")
+        task = await world.start()
+        expected = [await world.ended_job(user="anonymous")]
+        assert "FAIRLEAD_SIGN_ON=off" in (await world.in_state("n1", "failing")).error
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        world.settings = world.settings._replace(is_open=True)
+        await world.start()
+        await eventually_async(lambda: receiver.ids == expected)

@@ -8,12 +8,16 @@ from email.message import EmailMessage
 from typing import Any
 
 import msgspec
+import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from fairlead_gateway.notify.settings import MailServer
 from fairlead_schemas.wire import subjects
 from tests.gateway.notify.notify_world import NotifyWorld
 from tests.kit.eventually import eventually_async
+
+#: Loopback needs no TLS.
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 
 
 class Postman:

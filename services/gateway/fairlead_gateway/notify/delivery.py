@@ -33,6 +33,8 @@ log = structlog.get_logger()
 
 #: Notices that a destination takes from the log at once.
 STEP = 16
+#: Reason of a failure for an owner of whom access knows nothing: skipping their events would look as if there were none.
+UNKNOWN_OWNER = "the notifier knows nobody of your name: without sign-on it needs FAIRLEAD_SIGN_ON=off, too"
 #: Between two attempts to store a place.
 STORE_RETRY_S = 0.2
 
@@ -124,6 +126,8 @@ class Destination:
         """Send everything up to the end of the log."""
         try:
             while batch := await self._next():
+                while not self._knows_owner():
+                    await self._failed(SendFailed(UNKNOWN_OWNER))
                 if self.rule.channel == "mail":
                     await self._mail(batch)
                 else:
@@ -171,6 +175,10 @@ class Destination:
         return facts if concerns(self.rule, notice, facts) else None
 
     # ------------------------------------------------------------------------------- messages
+
+    def _knows_owner(self) -> bool:
+        """Return False for an owner who was never admitted: the rule was made without sign-on, and this notifier has it."""
+        return self._means.settings.is_open or self.rule.owner in self._means.views.access.kinds
 
     def _shown(self, notice: Notice, facts: Facts) -> dict[str, Any] | None:
         """Return a notice as a CloudEvent, as the owner may see it now; None: not at all."""
