@@ -87,7 +87,7 @@ def place_backfill(
 ) -> bool:
     """Give everybody who waits a turn, in the order of ranks. False when the commit was full before the end."""
     state = draft.state
-    lines = [_line(state, group, open_to[pool_of(group.request)]) for group in _eager(state, open_to)]
+    lines = [_line(state, group, open_to[pool_of(group.request)]) for group in _hopeful(state, open_to)]
     heads = [(line.offers[0].rank, line.offers[0].job, line) for line in lines if line.offers]
     heapify(heads)
     while heads:
@@ -114,6 +114,20 @@ def place_backfill(
             heappop(heads)
             line.group.lent_at = state.pools.version  # a memory of work done, as `failed_at`
     return True
+
+
+def _hopeful(state: ClusterState, open_to: Mapping[str, list[ReservedNodes]]) -> list[OfferClass]:
+    """Return the eager classes of which a unit has room on some kept node now. Guests only take room, so the others have no
+    place until something is gained: that is noted."""
+    found: list[OfferClass] = []
+    for group in _eager(state, open_to):
+        asks = unit_requests(group.request)
+        nodes = (node for host in open_to[pool_of(group.request)] for node in host.nodes)
+        if any(isinstance(seat(node.left, ask), NodeAllocation) for node in nodes for ask in asks):
+            found.append(group)
+        else:
+            group.lent_at = state.pools.version
+    return found
 
 
 def _eager(state: ClusterState, open_to: Mapping[str, list[ReservedNodes]]) -> list[OfferClass]:

@@ -8,6 +8,7 @@ An event type without an entry always unsettles.
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from fairlead_queue.limits import PARKED_OFFERS_MAX
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import LiveJob, PoolState, pool_of
 from fairlead_queue.waiting.settled_order import SettledOrder
@@ -57,15 +58,57 @@ def _offered(state: QueueState, pool: PoolState, settled: SettledOrder, event: e
 
 
 def _placed(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.JobPlaced) -> bool:
-    """The first in order has its place: the others stay in order, unless a gate was closed."""
+    """The first in order has its place, or one that had no turn: the others stay in order, unless a gate was closed."""
     job = state.jobs.get(event.job)
-    if job is None or not settled.picks or settled.picks[0] != job.id or not settled.is_free:
+    if job is None:
         return False
     request_class = job.lane.request_class
     if job.attempt != event.attempt or not job.open or request_class.parked or request_class.request.nodes_min:
         return False
-    settled.picks.popleft()
-    return True
+    return _leaves_order(settled, job)
+
+
+def _leaves_order(settled: SettledOrder, job: LiveJob) -> bool:
+    """Let a job that stays charged have no turn any more; True if the others stay in order. What is charged for the first in order is
+    charged before all other turns anyway."""
+    if not settled.is_free:
+        return False
+    if settled.picks and settled.picks[0] == job.id:
+        settled.picks.popleft()
+        return True
+    return job.id not in settled.picks
+
+
+def _reserved(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.ReservationRequested) -> bool:
+    job = state.jobs.get(event.job)
+    return job is not None and event.cause == job.cause and _helped(settled, job)
+
+
+def _asked(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.PreemptionRequested) -> bool:
+    job = state.jobs.get(event.job)
+    return job is not None and not event.amounts and _helped(settled, job)
+
+
+def _helped(settled: SettledOrder, job: LiveJob) -> bool:
+    """An open offer that is helped to a place keeps its rank and has no turn in a review."""
+    return job.open and not job.withdrawal and _leaves_order(settled, job)
+
+
+def _yields(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.PreemptionStarted) -> bool:
+    """A run yields to a job, which is helped as before."""
+    job = state.jobs.get(event.job)
+    return job is not None and job.attempt == event.attempt and job.end is None and not job.yields_to
+
+
+def _unplaceable(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.JobUnplaceable) -> bool:
+    """A refused class may have few offers; if it has not more, none of them is withdrawn."""
+    job = state.jobs.get(event.job)
+    return settled.is_free and job is not None and job.lane.request_class.open <= PARKED_OFFERS_MAX
+
+
+def _rank_ended(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.RankEnded) -> bool:
+    """Capacity without a charge: it matters to refused classes and to jobs that wait for it."""
+    return not event.released or not (pool.parked_classes or state.returned)
 
 
 def _ended(state: QueueState, pool: PoolState, settled: SettledOrder, event: Any) -> bool:
@@ -84,7 +127,12 @@ type _Keeps = Callable[[QueueState, PoolState, SettledOrder, Any], bool]
 KEEPS: Mapping[type[ev.EventBase], _Keeps] = {
     ev.JobSubmitted: _submitted,
     ev.JobOffered: _offered,
+    ev.ReservationRequested: _reserved,
+    ev.PreemptionRequested: _asked,
+    ev.PreemptionStarted: _yields,
     ev.JobPlaced: _placed,
+    ev.JobUnplaceable: _unplaceable,
+    ev.RankEnded: _rank_ended,
     ev.JobSucceeded: _ended,
     ev.JobFailed: _ended,
     ev.JobCancelled: _ended,

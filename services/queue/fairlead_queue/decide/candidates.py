@@ -58,3 +58,8 @@ def _elements(array: Array) -> Iterator[OfferCandidate]:
         last = min(last, offset + array.limit - len(array.live) - 1)
     for at in range(offset, last + 1):
         yield OfferCandidate(base + at, element_id(array.id, array.first + at), 1, array)
+
+
+def is_offered(candidate: OfferCandidate) -> bool:
+    """Return True if the placer has an offer of the candidate."""
+    return candidate.job.open and candidate.job.id == candidate.id

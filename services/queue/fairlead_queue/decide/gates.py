@@ -7,7 +7,8 @@
 A closed gate closes a lane for the rest of the decision, not the line: other lanes continue past it.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.budgets import refusing_account
@@ -137,6 +138,22 @@ class Gates:
             open_[request_class] = count + 1
             unparked += not request_class.parked
         return len(classes)
+
+    def is_short_of_turns(self) -> bool:
+        """Return True if the placer may not have all waiting jobs and all open offers at once, for their number alone."""
+        return len(self.pool.offers) + self.state.in_line > AHEAD_OFFERS_MAX
+
+    def are_certain(self, waiting: Mapping[Lane, int]) -> bool:
+        """Return True if the placer may have all open offers, and so many more of each lane, whatever their order: there are
+        few in all, and of no parked class too many."""
+        unparked = len(self.pool.offers) - self.pool.parked_open
+        open_ = Counter({each: each.open for each in self.pool.classes.values() if each.open})
+        for lane, times in waiting.items():
+            open_[lane.request_class] += times
+            unparked += times
+        if unparked > AHEAD_OFFERS_MAX:
+            return False
+        return not any(each.parked and count > PARKED_OFFERS_MAX for each, count in open_.items())
 
     def want(self, request_class: RequestClass) -> None:
         """Count the class as wanted again, because a job of it waits."""

@@ -15,14 +15,18 @@ Only pools whose queues are all directly below the root are merged: above a leaf
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, count, islice, repeat
 from typing import Any
 
-from fairlead_queue.decide.candidates import OfferCandidate
+from fairlead_queue.decide.candidates import OfferCandidate, job_order, leaf_candidates
+from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.ordering import Key
-from fairlead_queue.fairness.tree import Amounts, Parts
-from fairlead_queue.waiting.pending import Leaf, PoolState
+from fairlead_queue.fairness.tree import Amounts, Parts, QueueNode
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.before_images import image_uses
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState, RequestClass
 
 #: Candidates of each leaf that one merge takes.
 MERGED_MAX = 64
@@ -73,6 +77,66 @@ class LeafCandidates:
         return len(self.gains)
 
 
+def mergeable_leaves(
+    state: QueueState, pool: PoolState, reopened: Mapping[Lane, Sequence[LiveJob]], moved: Collection[str]
+) -> list[LeafCandidates] | None:
+    """Return the leaves with candidates, if all are directly below the root, and nothing but the turns' look-ahead and the leaves'
+    own limits could close a gate; else None. `reopened`: jobs whose offers were taken back; `moved`: jobs that have no turn.
+    """
+    root, accounts, jobs = pool.tree.root, state.accounts, state.jobs
+    if not pool.sequencer.has_keys or root.bounded or root.claim or root.held is not root.usage:
+        return None
+    if any(job in jobs and jobs[job].wait == "line" for job in moved):
+        return None
+    by_leaf: dict[Leaf, list[LiveJob]] = {}
+    for lane, again in reopened.items():
+        by_leaf.setdefault(lane.leaf, []).extend(again)
+    found: list[LeafCandidates] = []
+    for node in root.children.values():
+        leaf: Leaf | None = node.leaf
+        if node.children or node.keeps or node.claim is not None:
+            return None
+        if leaf is None or not node.wants:
+            continue
+        if accounts and refusing_account(accounts, leaf.queue.path) is not None:
+            return None
+        again = sorted(by_leaf.get(leaf, ()), key=job_order)
+        found.append(LeafCandidates(leaf, leaf_candidates(leaf, again, moved)))
+    return found
+
+
+def all_turns(
+    state: QueueState, pool: PoolState, stuck: Sequence[LiveJob], moved: Collection[str], limit: int
+) -> list[OfferCandidate] | None:
+    """Return the turns of every job in line and every stuck offer, were these not offered yet; None if not all of them are known
+    at once, or if they are not fewer than `limit`. Nothing is changed.
+    """
+    reopened: dict[Lane, list[LiveJob]] = {}
+    for job in stuck:
+        reopened.setdefault(job.lane, []).append(job)
+    with state.speculating():
+        _release(state, pool, reopened)
+        leaves = mergeable_leaves(state, pool, reopened, moved)
+        found = merged_turns(pool, leaves, limit) if leaves else []
+    is_whole = leaves is not None and len(found) < limit and all(leaf.is_empty for leaf in leaves)
+    return found if is_whole else None
+
+
+def _release(state: QueueState, pool: PoolState, reopened: Mapping[Lane, Sequence[LiveJob]]) -> None:
+    """Charge these jobs no longer, and let their leaves want what they need, as far as merged turns see it."""
+    root = pool.tree.root
+    by_node: dict[QueueNode, Counter[RequestClass]] = {}
+    for lane, jobs in reopened.items():
+        by_node.setdefault(lane.leaf.node, Counter())[lane.request_class] += len(jobs)
+    image_uses(state, (root, *by_node))
+    for node, classes in by_node.items():
+        for request_class, times in classes.items():
+            for at, more in request_class.gain:
+                node.usage[at] -= times * more
+                root.usage[at] -= times * more
+            node.wants.setdefault(request_class.mask, 1)
+
+
 def merged_turns(pool: PoolState, leaves: Sequence[LeafCandidates], limit: int) -> list[OfferCandidate]:
     """Return the next turns, at most `limit`: all that are known without a look at limits above the leaves, at the placer's
     look-ahead, and at budgets. The leaves' candidates have moved on by these turns, or further.
@@ -90,7 +154,7 @@ def merged_turns(pool: PoolState, leaves: Sequence[LeafCandidates], limit: int) 
         for _, _, place, leaf in entries[:whole]:
             leaf.given = place + 1  # the entries of a leaf come in their order
         turns += found[:whole]
-        if not whole or (is_refused and whole == len(entries)):
+        if not whole or (is_refused and whole == len(entries)) or all(leaf.is_empty for leaf in leaves):
             break
         usage = [sum(amounts) for amounts in zip(usage, *charges[:whole], strict=True)]
     return turns

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from itertools import chain
 from operator import lt
 
-from fairlead_queue.decide.candidates import OfferCandidate
+from fairlead_queue.decide.candidates import OfferCandidate, is_offered
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import QueueNode
@@ -50,9 +50,13 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     """Run the turns again as if the jobs of the stuck offers were still waiting, then emit the differences:
     withdrawals and new offers."""
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
+    limit = draft.room() + len(stuck)
+    picks = None if leaving else turns.take_all(stuck, limit)
+    if picks is not None:
+        _rank(draft, turns, picks, is_settled=True)
+        return
     turns.set_aside(leaving)
     turns.reopen(stuck)
-    limit = draft.room() + len(stuck)
     picks = turns.take(limit)
     is_whole = len(picks) < limit
     picked = {candidate.id for _, candidate in picks}
@@ -65,12 +69,17 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     leaving += back
     if leaving:
         picks = _within_limits(turns, picks, leaving)
+    _rank(draft, turns, picks, is_settled=is_whole and not leaving)
+
+
+def _rank(draft: QueueDraft, turns: Turns, picks: list[tuple[Lane, OfferCandidate]], *, is_settled: bool) -> None:
+    """Offer the picks in their order. `is_settled`: these are all that may be offered, so the order holds then."""
     ranked = _ranked(draft, [candidate for _, candidate in picks])
     for candidate, rank in ranked:
         if not draft.has_room():
             return
         draft.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
-    if is_whole and not leaving:
+    if is_settled:
         _settle(draft, turns, picks, ranked)
 
 
@@ -111,11 +120,6 @@ def _within_limits(
         else:
             later.add(lane)
     return within
-
-
-def is_offered(candidate: OfferCandidate) -> bool:
-    """Return True if the placer has an offer of the candidate."""
-    return candidate.job.open and candidate.job.id == candidate.id
 
 
 def _ranked(draft: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferCandidate, int]]:

@@ -55,10 +55,13 @@ def _is_full(state: QueueState, request: Request) -> bool:
 
 
 def _offer(draft: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
-    stuck = stuck_offers(draft, pool) if reviewing else []
-    turns = Turns(draft.state, pool, draft.states)
     settled = pool.settled if is_settled(draft, pool) else None
-    if settled is not None and (stuck or settled.is_free):
+    is_free = settled is not None and settled.is_free
+    if is_free and not (reviewing or draft.state.unreported):
+        return None
+    stuck = stuck_offers(draft, pool) if reviewing and not is_free else []
+    turns = Turns(draft.state, pool, draft.states)
+    if settled is not None and (stuck or is_free):
         turns.gates.resume(settled)
     else:
         _take_turns(draft, turns, stuck, reviewing=reviewing)

@@ -167,10 +167,8 @@ class CandidateFinder:
         """Return True if no rule holds for any run, whatever the run is: most jobs of a crowded pool starve because their
         queues have their guarantees. False proves nothing.
         """
-        if self._idle or self.settings.rebalance or self._survey.has_slices(self.pool):
-            return False
         queue = self.starving.lane.leaf.queue
-        if self.settings.lower_priority and self._survey.lowest_priority_in(queue) < self.priority:
+        if self._idle or not self._survey.is_guarantee_needed(self.pool, queue, self.priority):
             return False
         # Between two queues the side of the job is a node of its own way up, below the root.
         return self.settings.reclaim == "never" or not any(

@@ -11,9 +11,9 @@ give theirs back soon.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_queue.fairness.tree import Amounts, QueueNode
+from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.pending import Lane, LiveJob, LiveQueue, PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, LiveQueue, PoolState
 from fairlead_schemas.units.ids import PRIORITY_MAX
 
 
@@ -99,6 +99,15 @@ class LaneSurvey:
             self._any_sliced = any(self.is_sliced(lane) for leaf in leaves for lane in leaf.lanes.values())
         return self._any_sliced
 
+    def is_guarantee_needed(self, pool: PoolState, queue: LiveQueue, priority: int) -> bool:
+        """Return True if no run yields to a job of this queue and priority (as submitted) unless a guarantee entitles the job, or
+        the run is idle.
+        """
+        settings = queue.settings.preemption
+        if settings.rebalance or self.has_slices(pool):
+            return False
+        return not (settings.lower_priority and self.lowest_priority_in(queue) < priority)
+
     def lowest_priority_in(self, queue: LiveQueue) -> int:
         """Return the lowest submitted priority of the queue's runs; the highest possible if there are none."""
         lowest = self._lowest_of_queue.get(queue)
@@ -126,22 +135,31 @@ class UnplacedCharges:
         for lane, times in (changed or {}).items():
             self._count_times(lane, times)
         for node in pool.tree.nodes.values():
-            for lane in node.leaf.lanes.values() if node.leaf is not None else ():
-                self._count_times(lane, len(lane.offers))
-                for job in lane.running.values():
-                    if job.yields_to or job.stop:
-                        self.leaves(job)
+            if node.leaf is not None and node.leaf.lanes:
+                self._count_leaf(node.leaf)
+
+    def _count_leaf(self, leaf: Leaf) -> None:
+        open_ = self.nothing.copy()
+        for lane in leaf.lanes.values():
+            times = len(lane.offers)
+            if times:
+                for at, more in lane.request_class.gain:
+                    open_[at] += times * more
+            for job in lane.running.values():
+                if job.yields_to or job.stop:
+                    self.leaves(job)
+        self._count(self._by_node, leaf.node, open_)
 
     def leaves(self, job: LiveJob) -> None:
         """A run gives back soon what it holds."""
-        self._count(self._leaving, job.lane, job.lane.request_class.pool.holds(job))
+        self._count(self._leaving, job.lane.leaf.node, job.lane.request_class.pool.holds(job))
 
     def _count_times(self, lane: Lane, times: int) -> None:
         if times:
-            self._count(self._by_node, lane, tuple(more * times for more in lane.request_class.need))
+            self._count(self._by_node, lane.leaf.node, [more * times for more in lane.request_class.need])
 
-    def _count(self, by_node: dict[QueueNode, list[int]], lane: Lane, need: Amounts) -> None:
-        for node in lane.leaf.node.up():
+    def _count(self, by_node: dict[QueueNode, list[int]], leaf: QueueNode, need: Sequence[int]) -> None:
+        for node in leaf.up():
             amounts = by_node.setdefault(node, self.nothing.copy())
             for at, more in enumerate(need):
                 amounts[at] += more

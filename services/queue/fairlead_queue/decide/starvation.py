@@ -111,6 +111,8 @@ class _StarvationReview:
         self._idle = idle_on_demand(draft.state, self.pool)
         #: {what is alike in several jobs: the first of them to which no run at all may yield}
         self._barren: dict[tuple[Lane, int, QueueNode], LiveJob] = {}
+        #: {jobs that are alike: whether no run yields to them, as far as it is known without a search}
+        self._vain: dict[tuple[Lane, int], bool] = {}
         #: The job whose place may be kept free, if any waits for a place.
         self._first: LiveJob | None = None
         #: The job for which places are kept, or the first without one, and {lane: whether its jobs are owed theirs before}.
@@ -256,6 +258,8 @@ class _StarvationReview:
     def _find(self, starving: StarvingJob) -> bool:
         """Return True if there is a run to ask."""
         job = starving.job
+        if self._is_vain(starving):
+            return False
         key = (starving.lane, priority_as_submitted(job), starving.under)
         before = self._barren.get(key)
         if before is not None and before.rank <= job.rank and before.order <= job.order:
@@ -275,6 +279,23 @@ class _StarvationReview:
         self.asked.add(starving.job.id)
         _ask(self.draft, starving, found.victims)
         return True
+
+    def _is_vain(self, starving: StarvingJob) -> bool:
+        """Return True if a search is known to find no run: only a guarantee could entitle the job, and its queues have theirs
+        without its offer.
+        """
+        lane, job = starving.lane, starving.job
+        if not starving.charged or self._idle:
+            return False
+        key = lane, priority_as_submitted(job)
+        vain = self._vain.get(key)
+        if vain is None:
+            queue = lane.leaf.queue
+            vain = self._vain[key] = self._survey.is_guarantee_needed(self.pool, queue, key[1]) and not (
+                queue.settings.preemption.reclaim != "never"
+                and any(self._is_owed(node, job) for node in lane.leaf.node.up() if node.parent is not None)
+            )
+        return vain
 
     def _stopped_now(self) -> list[LiveJob]:
         """Runs of the pool that this very decision tells to stop."""

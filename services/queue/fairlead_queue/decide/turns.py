@@ -6,14 +6,14 @@ A turn is charged at once, so that the next one goes to the leaf that deserves i
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from operator import itemgetter
 
-from fairlead_queue.decide.candidates import OfferCandidate, job_order, lane_candidates, leaf_candidates
+from fairlead_queue.decide.candidates import OfferCandidate, is_offered, job_order, lane_candidates
 from fairlead_queue.decide.gates import Gates
-from fairlead_queue.decide.merged_turns import LeafCandidates, merged_turns
-from fairlead_queue.fairness.budgets import refusing_account
+from fairlead_queue.decide.merged_turns import all_turns, mergeable_leaves, merged_turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
@@ -72,6 +72,28 @@ class Turns:
             turns.append(turn)
         return turns
 
+    def take_all(self, stuck: list[LiveJob], limit: int) -> list[tuple[Lane, OfferCandidate]] | None:
+        """Give every job in line and every stuck offer its turn, as `reopen` and `take` do. Return None, with nothing given, unless
+        all of these turns are known at once, are fewer than `limit`, and no gate closes.
+
+        In a crowded pool nearly every review is such a one. What the stuck offers were charged, they are charged again, so only
+        the jobs in line change a charge.
+        """
+        if self.gates.is_short_of_turns() or len(stuck) + self.state.in_line >= limit:
+            return None
+        found = all_turns(self.state, self.pool, stuck, self._moved, limit)
+        if found is None:
+            return None
+        waiting = Counter(candidate.job.lane for candidate in found if not is_offered(candidate))
+        if not self.gates.are_certain(waiting):
+            return None
+        self._begun = self._is_over = True
+        for lane, times in waiting.items():
+            self.gates.count(lane.request_class, times)
+            self._charge(lane, times)
+        self.exhausted.update(waiting)
+        return [(candidate.job.lane, candidate) for candidate in found]
+
     def next(self) -> tuple[Lane, OfferCandidate] | None:
         """Give the next turn; return None when no lane can be given one."""
         if not self._begun:
@@ -101,7 +123,7 @@ class Turns:
 
     def _take_merged(self, limit: int) -> list[tuple[Lane, OfferCandidate]]:
         """Give those of the next turns that are known without a look at each of them."""
-        leaves = self._mergeable()
+        leaves = None if self.gates.shut else mergeable_leaves(self.state, self.pool, self._reopened, self._moved)
         if not leaves:
             return []
         found = merged_turns(self.pool, leaves, limit)
@@ -114,32 +136,6 @@ class Turns:
         else:
             self._give_merged(turns, set())
         return turns
-
-    def _mergeable(self) -> list[LeafCandidates] | None:
-        """The leaves with candidates, if all are directly below the root, and nothing but the turns' look-ahead and the leaves'
-        own limits could close a gate; else None.
-        """
-        pool, root, accounts = self.pool, self.pool.tree.root, self.state.accounts
-        if not pool.sequencer.has_keys or self.gates.shut or root.bounded or root.claim or root.held is not root.usage:
-            return None
-        jobs = self.state.jobs
-        if any(job in jobs and jobs[job].wait == "line" for job in self._moved):
-            return None
-        reopened: dict[Leaf, list[LiveJob]] = {}
-        for lane, again in self._reopened.items():
-            reopened.setdefault(lane.leaf, []).extend(again)
-        found: list[LeafCandidates] = []
-        for node in root.children.values():
-            leaf: Leaf | None = node.leaf
-            if node.children or node.keeps or node.claim is not None:
-                return None
-            if leaf is None or not node.wants:
-                continue
-            if accounts and refusing_account(accounts, leaf.queue.path) is not None:
-                return None
-            again = sorted(reopened.get(leaf, ()), key=job_order)
-            found.append(LeafCandidates(leaf, leaf_candidates(leaf, again, self._moved)))
-        return found
 
     def _give_merged(self, turns: list[tuple[Lane, OfferCandidate]], empty: set[Leaf]) -> None:
         """Charge turns that were found at once, and put every leaf where it is after them; `empty` leaves have no more."""

@@ -3,11 +3,14 @@
 An image holds absolute values and is noted before the first change, so it restores a state in which a change was made in
 part. It is taken once for a decision, not once for a change: a thousand charges of one leaf cost one image.
 
+    uses        usage of single nodes, and the resources that their jobs need
     charges     usage and held amounts from a leaf's node up to the root
     turn        a leaf's place in the order: `front`, `closed`
     leaf        its place, the first jobs of its lanes, and the resources that its jobs need
     line        a lane's first job, and the counts of its lane, class and pool
 """
+
+from collections.abc import Iterable
 
 from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness.tree import QueueNode
@@ -36,6 +39,18 @@ def _restore_charges(
             node.held[:] = held
     pool.forget_refusals(leaf)  # noted at higher charges
     pool.ranking.touch(leaf)
+
+
+def image_uses(log: UndoLog, nodes: Iterable[QueueNode]) -> None:
+    """Note what is charged to each of these nodes alone, and what its jobs need. The order of queues must not be asked before
+    they are restored.
+    """
+    log.note(_restore_uses, [(node, node.usage.copy(), node.wants.copy()) for node in nodes])
+
+
+def _restore_uses(images: list[tuple[QueueNode, list[int], dict[int, int]]]) -> None:
+    for node, usage, wants in images:
+        node.usage[:], node.wants = usage, wants
 
 
 def image_turn(log: UndoLog, pool: PoolState, node: QueueNode) -> None:

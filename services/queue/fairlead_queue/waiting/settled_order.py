@@ -25,7 +25,7 @@ class SettledOrder:
         owed: dict[Any, Any],
         shut: set[Any],
     ) -> None:
-        #: Jobs with an open offer, in the order of their turns, without those that were placed since.
+        #: Jobs with an open offer, in the order of their turns, without those that were placed or are helped since.
         self.picks = deque(picks)
         #: {job: rank} of the review's offers, and the jobs that its decision accepts, as long as they are not folded.
         self.ranks, self.fresh = ranks, fresh

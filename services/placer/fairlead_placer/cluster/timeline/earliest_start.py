@@ -64,13 +64,13 @@ def opening(
     free = not (node.suspect and node.held)
     if free and isinstance(seat(node.left, ask), NodeAllocation):
         return NodeOpening(max(now_ns, node.rest_ns) if node.resting else now_ns)
-    going = _going(state, node, now_ns, kept)
-    if not going or 0 < before_ns <= going[0].at_ns:
+    build = node.left.build
+    spare = len(build.gpus) - ask.gpus if ask.whole and not ask.verdict(build).cut else len(build.gpus)
+    going = _going(state, node, now_ns, kept, before_ns, spare)
+    if not going:
         return None
     left, gone = node.left.copy(), list[_Going]()
     for each in going:
-        if 0 < before_ns <= each.at_ns:
-            return None
         left.give(each.part)
         gone.append(each)
         if (free or len(gone) == len(going)) and isinstance(seat(left, ask), NodeAllocation):
@@ -82,15 +82,26 @@ def opening(
     return None
 
 
-def _going(state: ClusterState, node: ClusterNode, now_ns: int, kept: Reservation | None) -> list[_Going]:
-    """Return the parts that the node holds and will give back, the soonest first."""
+def _going(
+    state: ClusterState, node: ClusterNode, now_ns: int, kept: Reservation | None, before_ns: int, spare: int
+) -> list[_Going]:
+    """Return the parts that the node holds and will give back before `before_ns` (0: at any time), the soonest first. None are
+    returned if those that stay hold more than `spare` whole GPUs, or stay on a suspect node, which has to be empty.
+    """
     found: list[_Going] = []
     for key, rank in node.held.items():
         run = state.runs[key]
         if kept is not None and is_backfill(kept, node, run) and stays(state, run, rank, 0):
             continue
-        end = end_of(state, run, rank, now_ns)
-        found.append(_Going(end.at_ns or NEVER_NS, run, run.parts[rank], end.basis))
+        end, part = end_of(state, run, rank, now_ns), run.parts[rank]
+        at_ns = end.at_ns or NEVER_NS
+        if not 0 < before_ns <= at_ns:
+            found.append(_Going(at_ns, run, part, end.basis))
+            continue
+        if not (part.gpu_milli or part.instances):
+            spare -= len(part.gpus)
+        if spare < 0 or node.suspect:
+            return []
     return sorted(found, key=lambda each: (each.at_ns, each.run.key))
 
 
