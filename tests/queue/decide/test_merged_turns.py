@@ -103,6 +103,39 @@ def test_turns_at_once_are_those_given_one_by_one(
     assert world.core.snapshot() == before
 
 
+@pytest.mark.parametrize("sequencer", ["drf", "fifo"])
+@given(st.lists(submits, min_size=1, max_size=12), st.lists(answers, max_size=12), st.integers(1, 60))
+@settings(max_examples=25, deadline=None)
+def test_all_turns_of_a_review_are_those_of_offers_that_were_taken_back(
+    sequencer: str, work: list[tuple[Any, ...]], order: list[str], limit: int
+) -> None:
+    """Every job in line and every open offer has its turn, as one by one, and only jobs in line change a charge; or nothing
+    has changed."""
+    world = crowded(sequencer, work, order)
+    pool, before = world.state.pools["default"], world.core.snapshot()
+    one_by_one = left(world, limit, at_once=False)
+    with world.state.speculating():
+        turns = Turns(world.state, pool)
+        taken = turns.take_all(list(pool.offers.values()), limit)
+        if taken is not None:
+            assert [(lane.leaf.node.path, each.order, each.id) for lane, each in taken] == one_by_one.turns
+            assert turns.next() is None and not (one_by_one.shut or one_by_one.refused)
+            assert {path: list(node.usage) for path, node in pool.tree.nodes.items()} == one_by_one.usage
+            assert {name(lane): n for lane, n in turns.changed().items()} == {
+                lane: n for lane, n in one_by_one.charged.items() if n
+            }
+    assert world.core.snapshot() == before
+
+
+def test_a_review_of_few_offers_finds_all_turns_at_once() -> None:
+    """The comparison above is of two ways."""
+    world = crowded("drf", [(queue, (1, 1), 50, 0) for queue in "abcd" * 5], ["place"] * 5)
+    pool = world.state.pools["default"]
+    with world.state.speculating():
+        offers = list(pool.offers.values())
+        assert len(Turns(world.state, pool).take_all(offers, len(offers) + 1) or ()) == len(offers) == 15
+
+
 def test_a_later_job_of_a_higher_priority_keeps_its_turn_before_an_earlier_one() -> None:
     """The leaf's share does not change by their turns, so the key of the second, which came first, is the smaller one."""
     work = [("d", (8, 1), 50, 0), ("d", (0, 2), 10, 0), ("d", (0, 2), 90, 0), ("c", (0, 2), 50, 0)]

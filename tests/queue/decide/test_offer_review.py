@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_queue.decide.turns import Turns
+from fairlead_queue.decide import offers
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
@@ -109,15 +109,14 @@ def test_victims_of_one_node_are_nominated_if_the_cheapest_make_no_room() -> Non
 def turns_run(world: QueueWorld, seconds: float) -> int:
     """Return how many times reviews have run the turns of all offers again while time passes in steps of 250 ms. The world
     compares every decision with that of a core that knows of no earlier review."""
-    with patch.object(Turns, "reopen", autospec=True, side_effect=Turns.reopen) as reopen:
-        before = reopen.call_count
+    with patch.object(offers, "reorder", side_effect=offers.reorder) as reorder:
         for _ in range(int(seconds * 4)):
             world.pass_time(0.25)
-        return sum(1 for call in reopen.call_args_list[before:] if call.args[0].state is world.state)
+        return sum(1 for call in reorder.call_args_list if call.args[0].state is world.state)
 
 
 def test_a_review_after_which_nothing_came_is_not_repeated() -> None:
-    """Events that change no turn leave the order settled; a run's end, a new job and a refusal do not."""
+    """Events that change no turn leave the order settled; a run's end does not."""
     here = world()
     running = here.submit(8, queue="a")
     here.run(running)
@@ -126,11 +125,39 @@ def test_a_review_after_which_nothing_came_is_not_repeated() -> None:
     assert turns_run(here, 1) >= 1
     here.says(ev.CheckpointSaved(cause="1.0", job=running, attempt=1))
     assert turns_run(here, 2) == 0
-    here.submit(4, queue="a")
-    here.says(ev.JobUnplaceable(cause="1.0", job="2", attempt=1, reasons={}, nodes=1))
-    assert turns_run(here, 1) >= 1
+    here.says(ev.JobUnplaceable(cause="1.0", job="2", attempt=1, reasons={}, nodes=1))  # a class of few offers
+    assert turns_run(here, 2) == 0
     here.end(running)
     assert turns_run(here, 1) >= 1
+
+
+def test_help_for_the_first_in_order_leaves_the_others_in_order() -> None:
+    """Places are kept for the first, which has no turn from then on; and it may be placed: its charge stays."""
+    here = QueueWorld()
+    here.pool(patience_ns=3 * SECOND)
+    here.node(gpus=8)
+    here.tree(a={}, b={})
+    running = here.submit(8, queue="a")
+    here.run(running)
+    first = here.submit(4, queue="b")
+    for queue in ("a", "b"):
+        here.submit(2, queue=queue)
+    assert turns_run(here, 2) >= 1
+    assert turns_run(here, 4) == 0
+    assert [each.job for each in here.said(ev.ReservationRequested)] == [first]
+    here.place(first)
+    assert turns_run(here, 2) == 0
+
+
+def test_a_refused_class_of_many_offers_is_reviewed() -> None:
+    """The placer looks ahead over few offers of a class that it has refused: the others are withdrawn."""
+    here = world()
+    here.run(here.submit(8, queue="a"))
+    many = [here.submit(1, queue="a") for _ in range(17)]
+    turns_run(here, 1)
+    here.refuse(many[0])
+    assert turns_run(here, 1) >= 1
+    assert here.state.jobs[many[16]].withdrawal == "order"
 
 
 def test_a_decision_that_is_never_committed_settles_nothing() -> None:
