@@ -140,7 +140,7 @@ def test_help_for_the_first_in_order_leaves_the_others_in_order() -> None:
     running = here.submit(8, queue="a")
     here.run(running)
     first = here.submit(4, queue="b")
-    for queue in ("a", "b"):
+    for queue in ("a", "b", "b"):
         here.submit(2, queue=queue)
     assert turns_run(here, 2) >= 1
     assert turns_run(here, 4) == 0

@@ -81,17 +81,22 @@ def _leaves_order(settled: SettledOrder, job: LiveJob) -> bool:
 
 def _reserved(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.ReservationRequested) -> bool:
     job = state.jobs.get(event.job)
-    return job is not None and event.cause == job.cause and _helped(settled, job)
+    return job is not None and event.cause == job.cause and _helped(state, settled, job)
 
 
 def _asked(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.PreemptionRequested) -> bool:
     job = state.jobs.get(event.job)
-    return job is not None and not event.amounts and _helped(settled, job)
+    return job is not None and not event.amounts and _helped(state, settled, job)
 
 
-def _helped(settled: SettledOrder, job: LiveJob) -> bool:
-    """An open offer that is helped to a place keeps its rank and has no turn in a review."""
-    return job.open and not job.withdrawal and _leaves_order(settled, job)
+def _helped(state: QueueState, settled: SettledOrder, job: LiveJob) -> bool:
+    """An open offer that is helped to a place keeps its rank and has no turn in a review. Its leaf must still want the same
+    resources for another offer: by these it is ordered, and so are the queues above it."""
+    if not job.open or job.withdrawal or not _leaves_order(settled, job):
+        return False
+    leaf, mask = job.lane.leaf, job.lane.request_class.mask
+    lanes = (other.lane for other in map(state.jobs.get, settled.picks) if other is not None)
+    return any(lane.leaf is leaf and lane.request_class.mask == mask for lane in lanes)
 
 
 def _yields(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.PreemptionStarted) -> bool:
