@@ -131,6 +131,10 @@ def audit_access(
     ] = "me",
     start: Annotated[str, typer.Option("--from", help="From this time (RFC 3339).", show_default=False)] = "",
     end: Annotated[str, typer.Option("--to", help="To this time (RFC 3339).", show_default=False)] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most this many (0: a whole page).")] = 0,
+    next: Annotated[
+        str, typer.Option("--next", help="Earlier ones, by what the page before names.", show_default=False)
+    ] = "",
     output: Output = Format.table,
 ) -> None:
     """List who looked into what is yours, and your sign-ins and refusals, the newest first.
@@ -140,7 +144,9 @@ def audit_access(
     fairlead audit access ann --from 2026-11-01T00:00:00Z
     """
     with connect() as client:
-        record = client.record_of_access(about, start=start, end=end)
+        record = client.record_of_access(about, start=start, end=end, limit=limit, next=next)
     terminal.write(access_tables.record(record, output))
+    if record.next:
+        terminal.note(f"there are earlier ones: --next {record.next}")
     if record.broken:
         terminal.note(f"the record was changed and is shown as far as it is whole: {record.broken}")

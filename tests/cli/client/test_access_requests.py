@@ -56,3 +56,17 @@ async def test_service_accounts_and_groups() -> None:
         assert [each.id for each in (await owner.service_accounts()).items] == [made.id]
         assert "ci" not in [person.login for person in (await owner.people()).items]
         assert (await owner.groups()).items == []
+
+
+async def test_the_record_of_access_is_read_page_by_page() -> None:
+    """Pages that follow each other have each entry once, the newest first."""
+    async with AccountsWorld() as world, client(world, world.owner) as owner:
+        ann = await world.person("ann")
+        for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+            world.gateway.accounts.note_failure("local", address, ann)
+        await world.gateway.trail.flush()
+        whole = await owner.record_of_access("ann")
+        page = await owner.record_of_access("ann", limit=2)
+        assert page.next and page.items == whole.items[:2]
+        rest = await owner.record_of_access("ann", next=page.next)
+        assert rest.items == whole.items[2:] and rest.next is None

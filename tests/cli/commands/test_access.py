@@ -211,11 +211,16 @@ def test_the_record_of_access_names_who_looked(gateway: GatewayStub, run: Run) -
         "owner": "p2",
         "count": 3,
     }
-    gateway.on("GET", "/v1/audit/access", {"items": [item], "sequence": 40, "broken": "record 2"})
+    gateway.on("GET", "/v1/audit/access", {"items": [item], "sequence": 40, "broken": "record 2", "next": "7.0"})
     ran = run("audit", "access", "--from", "2026-11-01T00:00:00Z")
     assert ran.out == (
         "TIME                      WHAT  WHO  VERB      TARGET   TIMES\n"
         "2026-11-24T10:00:00.000Z  read  bob  job:read  job:812      3\n"
     )
-    assert ran.err == "the record was changed and is shown as far as it is whole: record 2\n"
+    assert (
+        ran.err
+        == "there are earlier ones: --next 7.0\nthe record was changed and is shown as far as it is whole: record 2\n"
+    )
     assert dict(gateway.requests[-1].url.params) == {"about": "me", "from": "2026-11-01T00:00:00Z"}
+    run("audit", "access", "--next", "7.0", "-n", "5")
+    assert dict(gateway.requests[-1].url.params) == {"about": "me", "limit": "5", "continue": "7.0"}

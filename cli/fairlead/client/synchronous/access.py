@@ -152,11 +152,15 @@ class AccessRequests(RecordRequests):
         """Revoke a token by its id."""
         return decode((self._send("DELETE", f"/v1/tokens/{token_id}")).content or b"{}", dict[str, Any])
 
-    def record_of_access(self, about: str = "me", *, start: str = "", end: str = "") -> "RecordOfAccess":
-        """Return who signed in as a principal ("me": oneself), was denied, or looked into what belongs to it. Times are RFC 3339."""
+    def record_of_access(
+        self, about: str = "me", *, start: str = "", end: str = "", limit: int = 0, next: str = ""
+    ) -> "RecordOfAccess":
+        """Return who signed in as a principal ("me": oneself), was denied, or looked into what belongs to it, the newest first. Times are
+        RFC 3339. `limit`: entries of a page; 0: as many as the gateway gives at once. `next`: that of the page before; "": the first page.
+        """
         from fairlead_schemas.http.access import RecordOfAccess
 
-        query = {"about": about, "from": start, "to": end}
+        query = {"about": about, "from": start, "to": end, "limit": limit or "", "continue": next}
         return decode((self._get("/v1/audit/access", query)).content, RecordOfAccess)
 
     def notifications(self, *, of: str = "") -> "Page[NotificationRule]":
