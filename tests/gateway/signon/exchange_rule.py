@@ -5,6 +5,7 @@ from typing import Any
 
 from fairlead_gateway.signon.exchange import TokenExchange
 from fairlead_gateway.signon.settings import ExchangeRule
+from fairlead_gateway.signon.short_lived import ShortLived
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.kit.token_issuer import ISSUER, NOW_S, TokenIssuer
 
@@ -18,7 +19,7 @@ async def with_rule(world: AccountsWorld) -> tuple[TokenIssuer, Callable[..., Aw
     """Let the world have one rule; its issuer, and a function that exchanges a token."""
     played = TokenIssuer()
     world.gateway.sign_on.exchange = TokenExchange(
-        [RULE], world.gateway.views, world.gateway.accounts, played.client(), lambda: NOW_S
+        [RULE], world.gateway.views, world.gateway.accounts, played.client(), ShortLived(world.bus), lambda: NOW_S
     )
 
     async def exchanged(token: str) -> dict[str, Any]:

@@ -173,6 +173,19 @@ async def test_a_job_token_becomes_one_of_a_service_account() -> None:
             assert (await exchanged(wrong)) == {"error": "invalid_grant"}
 
 
+async def test_one_job_token_does_not_fill_the_account() -> None:
+    """Each step of a job may exchange it; the next job has its own count."""
+    async with AccountsWorld() as world:
+        played, exchanged = await with_rule(world)
+        made = await world.ask("POST", "/v1/service-accounts", {"login": "ci"}, status=201)
+        job = {"aud": RULE.audience, "sub": RULE.subject, "nonce": ...}
+        token = sign(played.key, "ES256", claims(**job))
+        answers = [await exchanged(token) for _ in range(exchange.EXCHANGES_MAX + 2)]
+        assert [each.get("error", "") for each in answers[-3:]] == ["", "invalid_grant", "invalid_grant"]
+        assert len(world.gateway.views.access.tokens_of[made["id"]]) == exchange.EXCHANGES_MAX
+        assert "access_token" in await exchanged(sign(played.key, "ES256", claims(**job, jti="another")))
+
+
 async def test_a_rule_names_a_service_account_alone() -> None:
     """A person's login in a rule gives nothing."""
     async with AccountsWorld() as world:

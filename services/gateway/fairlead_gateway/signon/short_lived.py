@@ -1,5 +1,6 @@
 """Short-lived rows of sign-ins in the bucket CREDENTIAL, seen by all gateways: used token ids, device codes, counts of tries."""
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from fairlead_schemas.units.token_text import digest
 from fairlead_schemas.wire import subjects
 
 #: Prefixes of the keys, which `erase_old` looks through.
-KINDS = ("once", "device", "user-code", "code", "tries", "attempts")
+KINDS = ("once", "device", "user-code", "code", "tries", "attempts", "exchanges")
 #: An attempt has drained after it, however full the count was.
 MINUTE_S = 60.0
 
@@ -50,6 +51,12 @@ class ShortLived:
     async def put(self, kind: str, name: str, value: msgspec.Struct, life_s: float) -> None:
         """Store a row, over an older one."""
         await self._bus.put(subjects.CREDENTIAL, _key(kind, name), self._encoded(value, life_s))
+
+    async def begin(self, kind: str, name: str, value: msgspec.Struct, life_s: float) -> None:
+        """Store a row where there is none."""
+        with contextlib.suppress(StaleWriter):
+            encoded = self._encoded(value, life_s)
+            await self._bus.put(subjects.CREDENTIAL, _key(kind, name), encoded, expected=0)
 
     async def get[T](self, kind: str, name: str, type: type[T]) -> T | None:
         """Return a row that lives; None for none."""

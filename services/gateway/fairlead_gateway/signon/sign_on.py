@@ -38,7 +38,7 @@ class SignOn:
         life_ns = int(file.session.life_h * HOUR_NS) if file else SESSION_LIFE_NS
         self.sessions = ProviderSessions(self.providers, views, accounts, callers, sealing, short_lived, life_ns)
         self.grants = CommandGrants(views, accounts, short_lived)
-        self.exchange = TokenExchange(file.exchange if file else [], views, accounts, http)
+        self.exchange = TokenExchange(file.exchange if file else [], views, accounts, http, short_lived)
 
     @property
     def hosts(self) -> tuple[str, ...]:
