@@ -22,7 +22,7 @@ from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.owner_file import OwnerFile
 from fairlead_gateway.access.passwords import Passwords
 from fairlead_gateway.access.people import PeopleStore
-from fairlead_gateway.access.settings import check_listener, sign_on_setting
+from fairlead_gateway.access.settings import check_listener, is_loopback, sign_on_setting
 from fairlead_gateway.access.upkeep import AccountUpkeep
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.directories.ldap_sync import LdapSync
@@ -80,6 +80,9 @@ log = structlog.get_logger()
 EXIT_OK = 0
 #: Seconds for the last entries of the record of access; a stop is cut off later.
 SAVE_S = 2.0
+#: For a year browsers use https alone for this name, also where somebody types http. Never said of this machine's own name, whose other
+#: ports are not the gateway's.
+_HTTPS_ALONE = ((b"strict-transport-security", b"max-age=31536000"),)
 #: Names of nodes in a condition's message.
 NAMES_SHOWN = 10
 
@@ -153,6 +156,7 @@ class Gateway:
         self.rules = RuleStore(bus, sweeps=True)
         self.accounts.forget_rules = self.rules.forget
         self.notifications = NotificationRoutes(views, bus, self.accounts, self.rules, settings.webhooks)
+        self.accounts.people.on_forgotten = self.trail.drop
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
@@ -177,12 +181,12 @@ class Gateway:
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
             queues.queue_routes(changes),
-            idle.routes(views, self.telemetry, waiter),
+            idle.routes(views, self.telemetry, waiter, self.accounts),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers, self.job_waits),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
-            gpu_usage.usage_routes(views, bus),
+            gpu_usage.usage_routes(views, bus, self.accounts),
             sql.routes(sql.SqlRoutes(views, bus)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
@@ -216,7 +220,8 @@ class Gateway:
         fast = {key: route for router in self.routers for key, route in router.fast_routes.items()}
         guard = RequestGuard((*http.hosts, *self.sign_on.hosts), http.host)
         limit = RefusalLimit(http.refusals_per_minute)
-        return FastPath(self.views, fast, self.api, guard, limit, on_refusal, self.guard)
+        stated = _HTTPS_ALONE if http.tls is not None and not is_loopback(http.host) else ()
+        return FastPath(self.views, fast, self.api, guard, limit, on_refusal, self.guard, stated)
 
     def _listen(self) -> None:
         """Let parts report to each other."""

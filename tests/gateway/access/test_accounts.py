@@ -214,6 +214,16 @@ async def test_the_bus_away_in_the_middle_is_an_error_and_no_session() -> None:
         world.hub.start()
 
 
+async def test_every_gateway_learns_who_was_forgotten() -> None:
+    """So that none of them writes an entry about the person that waits there."""
+    async with AccountsWorld() as world:
+        ann, other, forgotten = await world.person("ann"), PeopleStore(world.hub.connect()), list[str]()
+        other.on_forgotten = forgotten.append
+        await other.open()
+        await world.ask("POST", f"/v1/people/{ann}:forget")
+        await eventually_async(lambda: forgotten == [ann])
+
+
 async def test_nothing_of_a_forgotten_person_is_left_in_the_buckets() -> None:
     """Every row of both buckets goes: name, e-mail, identity, login, password, tokens, sessions, also those that ended before. The
     log has the opaque id alone, and others keep their rows."""

@@ -378,8 +378,8 @@ async def _nothing(*_: object) -> None:
     return None
 
 
-async def _age_unknown(*_: object) -> tuple[str, str, int]:
-    return "local", "", 0
+async def _age_unknown(*_: object) -> tuple[str, str, int, str]:
+    return "local", "", 0, ""
 
 
 #: (attack, where a guard is, what takes it out)

@@ -302,6 +302,32 @@ async def test_a_person_who_is_forgotten_leaves_no_byte() -> None:
     assert {entry.kind for entry in await world.of("p2")} == {"read", "signed_in"}
 
 
+async def test_nothing_is_noted_of_a_forgotten_person() -> None:
+    """Not what waits at another gateway, nor what comes later, nor what is written while the record is erased. Owners keep their part."""
+    world = World()
+    trail = world.trail()
+    trail.note(READ)
+    await trail.flush()
+    trail.note(READ)  # an equal one, which would be written in an hour
+    trail.note(DENIED)
+    trail.drop("p1")
+    await forget(world.bus, "p1")
+    trail.note(DENIED)
+    world.now_ns += 2 * HOUR_NS
+    await trail.flush(all_of_it=True)
+    assert await world.of("p1") == [] and len(await world.of("p2")) == 3
+    plain = trail._write
+
+    async def meanwhile(person: str, likenesses: Any) -> None:
+        await plain(person, likenesses)
+        trail.drop(person)
+
+    trail._write = meanwhile  # type: ignore[method-assign]
+    trail.note(AccessEntry(kind="signed_in", at_ns=0, principal="p3", via="local"))
+    await trail.flush()
+    assert await world.of("p3") == []
+
+
 def test_a_changed_chain_is_found() -> None:
     """A changed, missing, repeated or unreadable message in the middle; a chain whose beginning has expired is whole."""
     payloads: list[bytes] = []

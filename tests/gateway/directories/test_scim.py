@@ -375,3 +375,52 @@ async def test_the_last_admin_is_kept() -> None:
         await world.scim("DELETE", f"/Users/{boss}", token=token, status=409)
         assert world.is_active(boss)
         assert (await world.scim("GET", f"/Users/{boss}", token=token))["userName"] == "boss"
+
+
+async def test_a_page_of_people_reads_the_rows_of_that_page_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removed and forgotten people are not counted; a group is found by its name without a look at the others."""
+    async with ScimWorld() as world:
+        people = [await world.user(f"user-{number}") for number in range(12)]
+        await world.scim("DELETE", f"/Users/{people[0]}", status=204)
+        await world.ask("POST", f"/v1/people/{people[1]}:forget", {})
+        for name in ("vision", "Speech Lab", "audio"):
+            await world.group(name)
+        store, read = world.gateway.accounts.people, list[str]()
+        store._drop_all()
+        plain = store._read
+
+        async def counted(principal: str) -> Any:
+            read.append(principal)
+            return await plain(principal)
+
+        monkeypatch.setattr(store, "_read", counted)
+        page = await world.scim("GET", "/Users?startIndex=2&count=3")
+        shown = sorted({*people[2:], *world.gateway.views.access.access.admins()})
+        assert [each["id"] for each in page["Resources"]] == shown[1:4] and page["totalResults"] == len(shown)
+        assert set(read) <= {*shown[1:4], *world.gateway.views.access.access.admins()}
+        row, rows = ScimGroups._row, list[str]()
+
+        async def noted(self: ScimGroups, group: str) -> Any:
+            rows.append(group)
+            return await row(self, group)
+
+        monkeypatch.setattr(ScimGroups, "_row", noted)
+        found = await world.scim("GET", '/Groups?filter=displayName eq "speech lab"')
+        assert [each["id"] for each in found["Resources"]] == ["speech-lab"] and set(rows) == {"speech-lab"}
+
+
+@pytest.mark.parametrize("name", ["password", "PASSWORD", f"{USER}:password"])
+async def test_a_password_is_refused(name: str) -> None:
+    """A directory that believes it has set one would be wrong. Null is none."""
+    async with ScimWorld() as world:
+        ada = await world.user("ada", password=None)
+        body = {"schemas": [USER], "userName": "bob", name: "correct horse battery"}
+        refused = await world.scim("POST", "/Users", body, status=400)
+        assert refused["detail"].startswith("password: a directory sets no passwords here")
+        await world.scim("PUT", f"/Users/{ada}", body, status=400)
+        for operation in (
+            {"op": "replace", "path": name, "value": "correct horse battery"},
+            {"op": "add", "value": {name: "correct horse battery"}},
+        ):
+            await world.patch(f"/Users/{ada}", operation, status=400)
+        assert await world.gateway.accounts.credentials.password(ada) == ""

@@ -1,5 +1,6 @@
 """SCIM where two requests, two directories or an odd client meet: no change undoes another one that takes something away."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,7 +9,11 @@ import pytest
 from fairlead_gateway.access.directory_people import DirectoryPeople
 from fairlead_gateway.directories.scim import ScimUsers
 from fairlead_gateway.directories.scim_groups import ScimGroups
+from fairlead_gateway.directories.scim_patch import Operation
+from fairlead_gateway.http_messages import RequestHead
+from fairlead_gateway.service import build
 from tests.gateway.directories.scim_world import GROUP, PATCH, USER, ScimWorld
+from tests.kit.eventually import eventually_async
 
 SUSPEND = {"op": "replace", "path": "active", "value": False}
 
@@ -48,6 +53,31 @@ async def test_an_added_member_brings_no_removed_one_back(monkeypatch: pytest.Mo
         during_next_check(monkeypatch, ScimGroups, lambda: world.patch(f"/Groups/{vision}", removal))
         await world.patch(f"/Groups/{vision}", {"op": "add", "path": "members", "value": [{"value": cleo}]})
         assert world.members(vision) == {bob, cleo}
+
+
+async def test_a_removal_right_after_an_addition_at_another_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A balancer sends the second request to a gateway that has not folded the first one's event yet."""
+    async with ScimWorld() as world:
+        ada, bob = [await world.user(name) for name in ("ada", "bob")]
+        vision = await world.group("vision", bob)
+        late, removal = (
+            await build(world.hub.connect(), world.settings),
+            Operation("remove", f'members[value eq "{ada}"]'),
+        )
+        background = asyncio.create_task(late.background())
+        await eventually_async(lambda: late.views.sequence == world.gateway.views.sequence)
+        held: list[tuple[Any, ...]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(late.views, "fold", lambda *commit: held.append(commit))
+            await world.patch(f"/Groups/{vision}", {"op": "add", "path": "members", "value": [{"value": ada}]})
+            groups = ScimGroups(world.bus, late.views, late.accounts)
+            removing = asyncio.create_task(groups.patch(RequestHead(user=""), vision, [removal]))
+            await eventually_async(lambda: held)
+        for commit in held:
+            late.views.fold(*commit)
+        await removing
+        assert world.members(vision) == {bob}
+        background.cancel()
 
 
 async def test_a_directory_ends_no_suspension_of_another_one() -> None:

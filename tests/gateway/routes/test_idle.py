@@ -18,6 +18,7 @@ from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
+from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.logbook import (
     START_NS,
     Logbook,
@@ -501,3 +502,26 @@ async def test_without_a_telemetry_service_a_request_is_kept_for_later() -> None
         assert answer["command"]
         await asyncio.sleep(0)
         assert world.commands_stored() == 1
+
+
+async def test_a_policy_of_one_person_is_named_by_login_name() -> None:
+    """The log has the id, to which the owners of jobs are compared; answers have the name, also to the person alone."""
+    policy = {"rule": "lifetime", "action": "warn", "mode": "always", "after": "7d", "notice": "5m"}
+    async with AccountsWorld() as world:
+        spawn_telemetry(world)  # type: ignore[arg-type] -- needs the hub alone
+        ada = await world.person("ada")
+        _, session = await world.session(ada)
+        answer = await world.ask("PUT", "/v1/idle/user:ada", {"policies": [policy]})
+        assert answer["scope"] == "user:ada" and list(world.gateway.views.idle.policies) == [f"user:{ada}"]
+        applied = await world.ask("POST", "/v1/idle:apply", {"scopes": {f"user:{ada}": [], "global": [policy]}})
+        assert [each["scope"] for each in applied["items"]] == ["user:ada", "global"]
+        await world.ask("PUT", "/v1/idle/user:ada", {"policies": [policy]})
+        seen = await world.ask("GET", "/v1/idle", token=session)
+        assert [each["scope"] for each in seen["policies"]] == ["global", "user:ada"]
+        for method, path, body in (
+            ("PUT", "/v1/idle/user:eve", {"policies": []}),
+            ("POST", "/v1/idle:apply", {"scopes": {"user:eve": []}}),
+            ("POST", "/v1/idle:apply", {"scopes": {"user:ada": [], f"user:{ada}": [policy]}}),
+        ):
+            await world.ask(method, path, body, status=422)
+        assert len(world.gateway.views.idle.policies) == 2

@@ -283,3 +283,21 @@ def test_both_settings_or_none() -> None:
         TlsFiles.from_environment({"FAIRLEAD_TLS_CERT": "a"})
     with pytest.raises(BadSetting, match="FAIRLEAD_TLS_CERT: expected the path"):
         TlsFiles.from_environment({"FAIRLEAD_TLS_KEY": "a"})
+
+
+@pytest.mark.parametrize(
+    ("host", "has_tls", "expected"),
+    [("0.0.0.0", True, "max-age=31536000"), ("127.0.0.1", True, ""), ("0.0.0.0", False, "")],
+)
+async def test_browsers_come_back_by_https_alone(pair: Pair, host: str, has_tls: bool, expected: str) -> None:
+    """Every answer says so where the name is the gateway's alone, refusals and the fast routes included."""
+    http = HttpSettings(host=host, tls=pair.files if has_tls else None)
+    async with GatewayWorld(http=http, sign_on="off") as world:
+        answers = [
+            await world.http.get("/healthz"),
+            await world.http.get("/nothing"),
+            await world.http.post("/v1/jobs", content=SUBMIT, headers={"content-type": "application/json"}),
+            await world.http.get("/healthz", headers={"host": "evil.example"}),
+        ]
+        assert [each.status_code for each in answers] == [200, 404, 201, 421]
+        assert {each.headers.get("strict-transport-security", "") for each in answers} == {expected}

@@ -54,9 +54,12 @@ class LogoutWorld(AccountsWorld):
         """Open a session of a browser: its id and text."""
         return await self.gateway.accounts.open_session(self.ann, SignInAt("corp", sid, refresh))
 
-    async def command(self, sid: str = "s1") -> CliSignIn:
-        """Open the sign-in of a command, which a browser has allowed."""
-        return await self.gateway.accounts.open_cli(self.ann, SignInAt("corp", sid))
+    async def command(self, sid: str = "s1", browser: str = "") -> CliSignIn:
+        """Open the sign-in of a command, which a browser has allowed. `browser`: its session, where the sign-in there goes on."""
+        credentials = self.gateway.accounts.credentials
+        note = await credentials.note("session", browser) if browser else None
+        at = SignInAt("corp", sid, sign_in=note.sign_in if note else "")
+        return await self.gateway.accounts.open_cli(self.ann, at)
 
     async def status(self, text: str) -> int:
         """Status of a request by a session."""
@@ -109,12 +112,68 @@ async def test_a_logout_that_fails_half_way_can_be_sent_again(monkeypatch: pytes
             await world.sessions.logout(world.provider, token)
 
 
+def sealed(token: str = "r") -> str:
+    """Return a refresh token of the provider, sealed."""
+    return SEALING.seal(msgspec.json.encode({"subject": "s", "token": token}), "refresh")
+
+
+LATER_NS = int(NOW_S * SECOND_NS) + 100 * 365 * 24 * HOUR_NS
+
+
+@pytest.mark.parametrize("sid", ["s1", ""])
+async def test_a_command_in_use_asks_the_provider_after_the_browser_is_gone(
+    sid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the newest refresh token of the one sign-in, which rotates; a refusal ends the command, and what the person has elsewhere stays."""
+    async with LogoutWorld() as world:
+        accounts, shown = world.gateway.accounts, list[str]()
+        browser, _ = await world.browser(sid, sealed("r1"))
+        tokens = await world.command(sid, browser)
+        other = await accounts.open_cli(world.ann, SignInAt("local"))
+
+        async def rotate(token: str, _subject: str) -> tuple[None, str]:
+            if token == "r3":
+                raise GrantRefused("invalid_grant")
+            shown.append(token)
+            return None, f"r{len(shown) + 1}"
+
+        monkeypatch.setattr(world.provider, "refresh", rotate)
+        await world.sessions._refresh(browser, LATER_NS)
+        await accounts.end_sign_in(world.ann, browser, "expired")
+        await accounts.erase_old_sign_ins()
+        tokens = await accounts.refresh(tokens.refresh)
+        assert await world.status(tokens.access) == 200
+        await world.sessions._refresh(tokens.session, LATER_NS)
+        assert shown == ["r1"], "the sign-in was tried just now"
+        await world.sessions._refresh(tokens.session, LATER_NS + HOUR_NS)
+        assert shown == ["r1", "r2"] and await world.status(tokens.access) == 200
+        await world.sessions._refresh(tokens.session, LATER_NS + 2 * HOUR_NS)
+        assert [await world.status(tokens.access), await world.renewed(tokens.refresh)] == [401, 400]
+        assert await world.renewed(other.refresh) == 200
+
+
+async def test_a_sign_in_that_nothing_goes_on_is_erased() -> None:
+    """Once its last session and command have ended; at once where the person is forgotten."""
+    async with LogoutWorld() as world:
+        accounts, now_ns = world.gateway.accounts, world.gateway.accounts._clock()
+        browser, _ = await world.browser(refresh=sealed())
+        tokens = await world.command(browser=browser)
+        note = await accounts.credentials.note("session", browser)
+        assert note is not None and await accounts.credentials.sign_in(note.sign_in) is not None
+        accounts.credentials._clock = lambda: now_ns + HOUR_NS
+        await accounts.end_sign_in(world.ann, browser, "signed_out")
+        await accounts.erase_old_sign_ins()
+        assert await accounts.credentials.sign_in(note.sign_in) is not None
+        await accounts.end_sign_in(world.ann, tokens.session, "signed_out")
+        await accounts.erase_old_sign_ins()
+        assert await accounts.credentials.sign_in(note.sign_in) is None
+
+
 @pytest.mark.parametrize("sid", ["s1", ""])
 async def test_a_refused_sign_in_ends_what_it_allowed(sid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Providers without a logout say it by refusing the browser's refresh token; the command has none to be refused."""
+    """Providers without a logout say it by refusing the refresh token of the browser's sign-in."""
     async with LogoutWorld() as world:
-        sealed = SEALING.seal(msgspec.json.encode({"subject": "s", "token": "r"}), "refresh")
-        session, text = await world.browser(sid, sealed)
+        session, text = await world.browser(sid, sealed())
         tokens = await world.command(sid)
         other = await world.gateway.accounts.open_cli(world.ann, SignInAt("local"))
 
@@ -122,6 +181,6 @@ async def test_a_refused_sign_in_ends_what_it_allowed(sid: str, monkeypatch: pyt
             raise GrantRefused("invalid_grant")
 
         monkeypatch.setattr(world.provider, "refresh", refuse)
-        await world.sessions._refresh(session, int(NOW_S * SECOND_NS) + 100 * 365 * 24 * HOUR_NS)
+        await world.sessions._refresh(session, LATER_NS)
         assert await world.status(text) == 401
         assert [await world.renewed(each.refresh) for each in (tokens, other)] == [400, 200]

@@ -71,13 +71,14 @@ async def test_a_session_with_a_refresh_token_ends_when_the_provider_refuses_it(
     async with SignedOnWorld(tmp_path, at, scopes=at.refresh_scopes) as world, world.browser() as browser:
         await world.sign_in(browser)
         sessions = world.gateway.sign_on.sessions
-        session, first = await _note(world)
-        assert first.refresh
-        await sessions._try(session, first)
-        _, second = await _note(world)
-        assert second.refresh != first.refresh and await world.who(browser)
+        (session, note), credentials = await _note(world), world.gateway.accounts.credentials
+        first = await credentials.sign_in(note.sign_in)
+        assert first is not None
+        await sessions._try(session, note, first)
+        second = await credentials.sign_in(note.sign_in)
+        assert second is not None and second.refresh != first.refresh and await world.who(browser)
         # The first refresh token again: a provider that rotates refuses it.
-        await sessions._try(session, first)
+        await sessions._try(session, note, first)
         assert await world.who(browser) is None
 
 
@@ -90,7 +91,9 @@ async def test_a_session_ends_when_the_person_withdraws_consent(tmp_path: Path) 
         withdraw = re.search(r"/consent/revoke/[^\"]+", consents.text)
         assert withdraw is not None, consents.text
         await browser.get(world.issuer + withdraw[0])
-        await world.gateway.sign_on.sessions._try(session, note)
+        row = await world.gateway.accounts.credentials.sign_in(note.sign_in)
+        assert row is not None
+        await world.gateway.sign_on.sessions._try(session, note, row)
         assert await world.who(browser) is None
 
 

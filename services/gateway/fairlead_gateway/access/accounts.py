@@ -5,6 +5,8 @@ access service refuses is erased at once. A command of a person has the person's
 and are only sent from here. Start at `Accounts.admit_person` and `Accounts.issue_token`.
 """
 
+import asyncio
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +17,7 @@ from msgspec import structs
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.audit_reader import forget as forget_record
 from fairlead_gateway.access.caller import Caller
-from fairlead_gateway.access.credentials import CredentialNote, Credentials, SignInCode, sid_index
+from fairlead_gateway.access.credentials import CredentialNote, Credentials, ProviderSignIn, SignInCode, sid_index
 from fairlead_gateway.access.people import Identity, PeopleStore, PersonRow, identity_key, login_key
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, UndecidedCommand
 from fairlead_gateway.errors import HttpError
@@ -26,6 +28,7 @@ from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS
 from fairlead_schemas.units.token_text import RANDOM_BYTES, TokenLetter, check, digest, family_digest, make, rotated
 from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, AccessEntry, AccessKind
 from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
 
@@ -35,6 +38,8 @@ ACCESS_LIFE_NS = HOUR_NS
 REFRESH_LIFE_NS = 30 * DAY_NS
 LINK_LIFE_NS = 10 * MINUTE_NS
 OWNER_LIFE_NS = 366 * DAY_NS
+#: The longest wait for the log's end, and the pause between two looks.
+CATCH_UP_S, CATCH_UP_LOOK_S = 5.0, 0.002
 #: Login names that are tried where the wanted one belongs to another principal: ann, ann-2 to ann-9.
 LOGINS_TRIED = 9
 #: Source of the owner, whom the set-up of the cluster makes.
@@ -42,6 +47,7 @@ SET_UP = "up"
 
 _ID_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_CHARS = 12
+_ID = re.compile(r"\b[ps][a-z0-9]{12}\b")
 _LETTERS: dict[TokenKind, TokenLetter] = {"person": "p", "service": "s", "refresh": "r", "app": "a", "owner": "p"}
 
 
@@ -72,6 +78,8 @@ class SignInAt(NamedTuple):
     refresh: str = ""
     address: str = ""
     agent: str = ""
+    #: Sign-in at the provider that goes on, in place of a refresh token.
+    sign_in: str = ""
 
 
 class CliSignIn(NamedTuple):
@@ -200,9 +208,18 @@ class Accounts:
         await self.credentials.erase_not_in_force("token", access.tokens.__contains__, principal)
         await self.credentials.erase_not_in_force("session", access.sessions.__contains__, principal)
         await self.forget_rules(principal)
+        await self.credentials.erase_sign_ins(frozenset(), principal)
         await self.erase_principal(principal)
         self.drop_notes(principal)
         await forget_record(self._bus, principal)
+
+    async def erase_old_sign_ins(self) -> None:
+        """Erase sign-ins at providers that no session and no command goes on. Raises Unavailable."""
+        access = self._views.access
+        families = [each for each, token in access.tokens.items() if token.kind == "refresh"]
+        notes = await self.credentials.notes("session", [*access.sessions])
+        notes |= await self.credentials.notes("token", families)
+        await self.credentials.erase_sign_ins(frozenset(each.sign_in for each in notes.values()))
 
     async def forget_late_records(self) -> None:
         """Erase the records of access of those who are forgotten: gateways may have written entries that waited. Raises Unavailable."""
@@ -223,6 +240,11 @@ class Accounts:
         """Return (id, text) of a new session; the text is a cookie's value unless one is given. Raise HttpError."""
         session, now_ns = new_id("i"), self._clock()
         text = text or secrets.token_urlsafe(32)
+        sign_in = at.sign_in
+        if at.refresh:
+            sign_in = new_id("r")
+            row = ProviderSignIn(principal=principal, refresh=at.refresh, made_ns=now_ns)
+            await self.credentials.write_sign_in(sign_in, row)
         note = CredentialNote(
             principal=principal,
             digest=digest(text),
@@ -230,7 +252,7 @@ class Accounts:
             signed_in_ns=signed_in_ns or now_ns,
             provider=at.provider,
             sid=at.sid,
-            refresh=at.refresh,
+            sign_in=sign_in,
             address=at.address,
             agent=at.agent,
         )
@@ -299,8 +321,8 @@ class Accounts:
         return len(ended)
 
     async def end_at_provider(self, session: str) -> None:
-        """End a session whose sign-in the provider refuses, and what it has allowed to commands: all of the same session there; at a
-        provider that names none, all families of refresh tokens that the person has by it.
+        """End a session whose sign-in the provider refuses, and what goes on the same sign-in: all of the same session there; at a
+        provider that names none, all families of refresh tokens that the person has by it, and the sessions of this sign-in.
         """
         note = await self.credentials.note("session", session)
         if note is not None and note.sid:
@@ -310,6 +332,10 @@ class Accounts:
             for family, each in families.items():
                 if each.provider == note.provider:
                     await self.end_family(family, "provider")
+            sessions = [*self._views.access.sessions_of.get(note.principal, ())]
+            for other, each in (await self.credentials.notes("session", sessions)).items():
+                if each.sign_in and each.sign_in == note.sign_in:
+                    await self.end_session(other, "provider")
         await self.end_session(session, "provider")
 
     async def end_sign_in(
@@ -378,6 +404,7 @@ class Accounts:
             signed_in_ns=signed_in_ns or now_ns,
             provider=at.provider,
             sid=at.sid,
+            sign_in=at.sign_in,
             session=session,
         )
         await self.credentials.write("token", family, note)
@@ -409,7 +436,7 @@ class Accounts:
             self.note_refused_token("refresh_token", address, row.principal)
             raise invalid_grant()
         await self.end_session(note.session, "replaced")
-        at = SignInAt(note.provider, sid=note.sid)
+        at = SignInAt(note.provider, sid=note.sid, sign_in=note.sign_in)
         session, _ = await self.open_session(
             row.principal, at, life_ns=ACCESS_LIFE_NS, text=access, signed_in_ns=note.signed_in_ns
         )
@@ -525,6 +552,19 @@ class Accounts:
 
     # ------------------------------------------------------------------------------- commands
 
+    async def catch_up(self) -> None:
+        """Wait until the views have all that is in the log now, so that what another gateway has changed before counts. Raise HttpError
+        (503) where they are late; Unavailable.
+        """
+        end = (await self._bus.state(subjects.LOG)).last
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self._views.sequence < end:  # noqa: ASYNC110 -- the views change by themselves, and most often are at the end
+                    await asyncio.sleep(CATCH_UP_LOOK_S)
+        except TimeoutError:
+            detail = f"this gateway is at sequence {self._views.sequence} of {end}"
+            raise HttpError(503, "behind", detail, retry_after_s=2) from None
+
     async def apply_roles(
         self, source: str, scope: str, grants: tuple[cmd.RoleEntry, ...], head: RequestHead | None = None
     ) -> None:
@@ -553,6 +593,9 @@ class Accounts:
         """Send a command and wait until the views have its outcome. Raise HttpError, 503 where it is not decided in time."""
         try:
             await self._waiter.carry_out(self._gate, command)
+        except HttpError as refused:  # the access service knows people by their ids alone
+            refused.detail = _ID.sub(lambda found: self._views.name_of(found[0]), refused.detail)
+            raise
         except UndecidedCommand:
             detail = "the access service has not decided in time; it may still do so"
             raise HttpError(503, "undecided", detail, retry_after_s=2, instance=f"/v1/commands/{command.id}") from None

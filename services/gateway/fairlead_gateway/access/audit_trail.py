@@ -16,6 +16,7 @@ import structlog
 
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StaleWriter, Unavailable
+from fairlead_gateway.access.audit_reader import forget
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import (
@@ -48,6 +49,8 @@ MERGED_MAX = 20_000
 #: make up any number of targets, and must not push out what others do.
 DENIED_MAX = 100
 APPENDS_MAX = 5
+#: Forgotten persons that are remembered; entries of earlier ones go at the next look at all records (`upkeep.py`).
+FORGOTTEN_MAX = 10_000
 
 
 class _Likeness(NamedTuple):
@@ -76,6 +79,8 @@ class AuditTrail:
         self._later: dict[_Likeness, AccessEntry] = {}
         #: {chain, principal: different denials and failed sign-ins since a time, that time}
         self._denials: dict[tuple[str, str], tuple[int, int]] = {}
+        #: Those who were forgotten lately: nothing is noted of them any more.
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self.lost = 0
 
     def note(self, entry: AccessEntry) -> None:
@@ -83,8 +88,9 @@ class AuditTrail:
         MERGED_NS of a written one are one entry, which has their number. Long texts are cut."""
         entry = msgspec.structs.replace(bounded(entry), at_ns=self._clock())
         person, owner = chain_of(entry.principal), chain_of(entry.owner)
-        self._note(person, entry)
-        if entry.owner and owner != person:
+        if person not in self._forgotten:
+            self._note(person, entry)
+        if entry.owner and owner != person and owner not in self._forgotten:
             self._note(owner, msgspec.structs.replace(entry, address=""))
 
     def _note(self, person: str, entry: AccessEntry) -> None:
@@ -119,7 +125,10 @@ class AuditTrail:
         return count >= DENIED_MAX
 
     def drop(self, person: str) -> None:
-        """Forget what waits for one person's chain, which is about to be erased."""
+        """Forget what waits for one person's chain, which is about to be erased, and note nothing of the person any more."""
+        self._forgotten[person] = None
+        while len(self._forgotten) > FORGOTTEN_MAX:
+            self._forgotten.popitem(last=False)
         for held in (self._waiting, self._later):
             for likeness in [each for each in held if each.person == person]:
                 del held[likeness]
@@ -150,6 +159,8 @@ class AuditTrail:
             try:
                 for part in _parts(likenesses):
                     await self._write(person, part)
+                if person in self._forgotten:  # it was written while the chain was erased
+                    await forget(self._bus, person)
             except BusError as error:  # what is wrong with one chain must not keep the others from theirs
                 log.warning("record of access not written; it is kept and tried again", reason=str(error))
                 if type(error) is Unavailable:

@@ -29,6 +29,9 @@ READS_MAX = 50
 #: Sessions (or families) of one session at a provider: from so many on those that have ended are left out, and most that are kept.
 INDEX_SHORT, INDEX_MAX = 32, 256
 
+#: Kind of the keys of sign-ins at providers.
+_SIGN_IN = "provider"
+
 type CredentialKind = Literal["token", "session"]
 
 
@@ -46,13 +49,24 @@ class CredentialNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     provider: str = ""
     #: Session at the provider.
     sid: str = ""
-    #: Refresh token of the provider, sealed, and when a gateway last tried it.
-    refresh: str = ""
-    refreshed_ns: int = 0
+    #: Sign-in at the provider that it goes on (`ProviderSignIn`); "" where the provider cannot be asked again.
+    sign_in: str = ""
     address: str = ""
     agent: str = ""
     #: Of a family of refresh tokens: the session that the newest of them opened.
     session: str = ""
+
+
+class ProviderSignIn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sign-in at a provider that can be asked again. One for a session and the commands that it has allowed: providers that rotate
+    refresh tokens end the whole sign-in when one is used twice.
+    """
+
+    principal: str = ""
+    #: Refresh token of the provider, sealed, and when a gateway last tried it.
+    refresh: str = ""
+    refreshed_ns: int = 0
+    made_ns: int = 0
 
 
 class _Used(msgspec.Struct, frozen=True):
@@ -237,6 +251,39 @@ class Credentials:
         await self._bus.delete(subjects.CREDENTIAL, key)
 
     # ------------------------------------------------------------------------------- sessions of a provider
+
+    async def write_sign_in(self, item: str, sign_in: ProviderSignIn) -> None:
+        """Store a new sign-in at a provider. Raises Unavailable."""
+        await self._put(f"{_SIGN_IN}.{item}", sign_in)
+
+    async def sign_in(self, item: str) -> ProviderSignIn | None:
+        """Return a sign-in at a provider. Raises Unavailable."""
+        found = await self._get(f"{_SIGN_IN}.{item}", ProviderSignIn) if item else None
+        return found if found is not None and found.refresh else None
+
+    async def amend_sign_in(self, item: str, change: Callable[[ProviderSignIn], ProviderSignIn | None]) -> bool:
+        """Store what `change` makes of a sign-in; None leaves it. Return False where it was left, is missing, or another gateway
+        changed it at the same time. Raises Unavailable.
+        """
+        entry = await self._bus.get(subjects.CREDENTIAL, f"{_SIGN_IN}.{item}")
+        before = None if entry is None else msgspec.json.decode(entry.value, type=ProviderSignIn)
+        following = None if before is None or not before.refresh else change(before)
+        if entry is None or following is None:
+            return False
+        try:
+            value = _encode(following)
+            await self._bus.put(subjects.CREDENTIAL, f"{_SIGN_IN}.{item}", value, expected=entry.revision)
+        except StaleWriter:
+            return False
+        return True
+
+    async def erase_sign_ins(self, in_use: frozenset[str], principal: str = "") -> None:
+        """Erase sign-ins at providers: all of one principal, or those of everybody that nothing goes on. Raises Unavailable."""
+        for key in await self._bus.keys(subjects.CREDENTIAL, _SIGN_IN):
+            found = await self.sign_in(item := key.partition(".")[2])
+            is_old = found is not None and found.made_ns < self._clock() - SETTLED_NS
+            if found is not None and (found.principal == principal if principal else is_old and item not in in_use):
+                await self._erase(key)
 
     async def items_of(self, index: str) -> list[tuple[CredentialKind, str]]:
         """Return the sessions and families that belong to one session of a provider. `index`: of `sid_index`. Raises Unavailable."""

@@ -80,6 +80,10 @@ class DirectoryPeople:
         for identity in identities:
             await self.people.release(identity_key(identity), principal)
 
+    async def catch_up(self) -> None:
+        """Wait for what other gateways have changed before: a directory sends each change to whichever gateway. Raise HttpError (503)."""
+        await self._accounts.catch_up()
+
     def now_ns(self) -> int:
         """Return the time in Unix ns."""
         return self._clock()

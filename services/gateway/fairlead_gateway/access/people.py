@@ -6,6 +6,7 @@ says what a principal may do. Start at `PeopleStore.find`.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,10 @@ log = structlog.get_logger()
 
 #: Rows and claims that are kept in memory, each; beyond it the oldest are read again when they are needed.
 CACHED_MAX = 20_000
+#: Row of a principal that was erased, for as long as the other gateways need to read it.
+_ERASED = b"{}"
+#: Kind of the keys of those whom a directory has removed.
+_LEFT_OUT = "removed"
 #: Characters of a name and of an e-mail address.
 NAME_CHARS_MAX = 200
 
@@ -83,6 +88,8 @@ class PeopleStore:
         self._claims: dict[str, str] = {}
         #: {principal: login name}, as it is shown. Kept while a changed row is not read yet: an id means nothing to people.
         self._names: dict[str, str] = {}
+        #: Called with the id of a principal that is forgotten, at whichever gateway.
+        self.on_forgotten: Callable[[str], None] = lambda _principal: None
         #: Increased whenever something in memory may have become old: a read that began before is not kept.
         self._changes = 0
 
@@ -94,6 +101,8 @@ class PeopleStore:
     def _changed(self, key: str, value: bytes) -> None:
         self._drop(key)
         kind, _, principal = key.partition(".")
+        if kind == "principal" and value == _ERASED:
+            self.on_forgotten(principal)
         if kind == "principal" and self._names.pop(principal, ""):
             self._name(principal, _read_row(value))
 
@@ -200,14 +209,24 @@ class PeopleStore:
         for key in keys:
             await self.release(key, principal)
         await self._bus.shred(subjects.PEOPLE, f"next.{principal}")
+        await self._bus.delete(subjects.PEOPLE, f"{_LEFT_OUT}.{principal}")
         await self._erase(f"principal.{principal}")
 
     async def _erase(self, key: str) -> None:
         """Shred a key, then write it once more, which drops it from the memory of other gateways."""
         await self._bus.shred(subjects.PEOPLE, key)
-        await self._bus.put(subjects.PEOPLE, key, b"{}")
+        await self._bus.put(subjects.PEOPLE, key, _ERASED)
         await self._bus.delete(subjects.PEOPLE, key)
         self._drop(key)
+
+    async def leave_out(self, principal: str) -> None:
+        """Leave a principal out of `listed`, until it is forgotten. Raises Unavailable."""
+        await self._bus.put(subjects.PEOPLE, f"{_LEFT_OUT}.{principal}", _ERASED)
+
+    async def listed(self) -> set[str]:
+        """Return the ids of all rows but those that were left out; no row is read. Raises Unavailable."""
+        left_out = await self._bus.keys(subjects.PEOPLE, _LEFT_OUT)
+        return {*await self.principals()} - {key.partition(".")[2] for key in left_out}
 
     async def principals(self) -> list[str]:
         """Return the ids of all rows, admitted or not. Raises Unavailable."""

@@ -36,7 +36,7 @@ def sign_on_setting(env: Mapping[str, str]) -> str:
 
 def check_listener(sign_on: str, host: str) -> None:
     """Raise BadSetting for a gateway that would let everybody on the network do everything without this having been chosen."""
-    if sign_on not in ("", "off") or _is_loopback(host):
+    if sign_on not in ("", "off") or is_loopback(host):
         return
     if not sign_on:
         raise BadSetting(
@@ -46,7 +46,8 @@ def check_listener(sign_on: str, host: str) -> None:
     log.warning("everybody who reaches this address may do everything", host=host, sign_on="off")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for an address or name that only this machine reaches."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -78,7 +78,7 @@ class AccountUpkeep:
                 caller.noted_ns = use
 
     async def read_names(self) -> None:
-        """Read the names of those whom queue files name, which the documents of queues show."""
+        """Read the names of those whom queue files and idle policies name, which their documents show."""
         for subject, grants in list(self._views.access.access.grants.items()):
             if not is_group(subject) and any(scope.kind == "queue" for _, scope in grants):
                 await self._accounts.people.find(subject)
@@ -87,6 +87,7 @@ class AccountUpkeep:
         for row in queues.existing():
             if row.settings is not None and row.settings.users:
                 named |= row.settings.users.keys() | row.users.keys()
+        named |= {scope.removeprefix("user:") for scope in self._views.idle.policies}
         for user in sorted(named & self._views.access.kinds.keys()):
             await self._accounts.people.find(user)
 
@@ -101,6 +102,7 @@ class AccountUpkeep:
         tokens = await accounts.credentials.erase_not_in_force("token", access.tokens.__contains__)
         sessions = await accounts.credentials.erase_not_in_force("session", access.sessions.__contains__)
         await accounts.credentials.erase_old_links()
+        await accounts.erase_old_sign_ins()
         await accounts.forget_late_records()
         people = 0
         for principal in await accounts.people.principals():

@@ -92,13 +92,22 @@ class ScimUsers:
         """Return the people whom a filter selects, by their ids."""
         candidates = await self._candidates(chosen)
         if chosen is None:
-            shown = [await self.get(each, base) for each in page_of(candidates, start, count)]
-            return FoundResources(len(candidates), shown)
-        found = [one for each in candidates if chosen.test(one := await self.get(each, base))]
+            page = [await self._shown(each, base) for each in page_of(candidates, start, count)]
+            return FoundResources(len(candidates), [each for each in page if each is not None])
+        found = [one for each in candidates if (one := await self._shown(each, base)) is not None and chosen.test(one)]
         return FoundResources(len(found), page_of(found, start, count))
 
+    async def _shown(self, principal: str, base: str) -> Resource | None:
+        """Return a person's resource; None for one whom another request removed meanwhile."""
+        try:
+            return await self.get(principal, base)
+        except ScimError:
+            return None
+
     async def _candidates(self, chosen: Filter | None) -> list[str]:
-        """Return the ids of people among whom all are that a filter selects: what it looks up is not searched."""
+        """Return the ids of people among whom all are that a filter selects: what it looks up is not searched, and of a page no other
+        rows are read.
+        """
         name, value = chosen.equals if chosen is not None and chosen.equals is not None else ("", "")
         match name:
             case "userName":
@@ -109,7 +118,8 @@ class ScimUsers:
             case "id":
                 found = {value}
             case _:
-                found = self._views.access.kinds
+                kinds = self._views.access.kinds
+                return sorted(each for each in await self._people.listed() if kinds.get(each) == "person")
         return [each for each in sorted(found) if await self._is_shown(each)]
 
     async def _is_shown(self, principal: str) -> bool:
@@ -126,6 +136,7 @@ class ScimUsers:
         409 where the person is there already.
         """
         attributes = read(body, USERS)
+        await self.operations.catch_up()
         known = await self._known_by_subject(attributes)
         if known:
             await self._store(head, known, attributes, attributes.get("active"))
@@ -145,6 +156,7 @@ class ScimUsers:
 
     async def replace(self, head: RequestHead, principal: str, body: Any) -> None:
         """Let a person have these attributes and no others. Raise HttpError."""
+        await self.operations.catch_up()
         await self.row(principal)
         attributes = read(body, USERS)
         active = attributes.get("active")
@@ -153,6 +165,7 @@ class ScimUsers:
 
     async def patch(self, head: RequestHead, principal: str, operations: list[Operation]) -> None:
         """Carry out all operations on a person, or none. Raise HttpError."""
+        await self.operations.catch_up()
         attributes = _attributes(principal, await self.row(principal))
         if (
             "active" in attributes
@@ -167,6 +180,7 @@ class ScimUsers:
         """Suspend a person and take it out of the directory's groups. Its row stays for the record, without the identities by which
         the directory or its provider would find it: who comes back is a new person, without the roles of before. Raise HttpError.
         """
+        await self.operations.catch_up()
         await self.row(principal)
         await self.operations.set_active(head, principal, active=False)
         for group in self.operations.groups():
@@ -177,6 +191,7 @@ class ScimUsers:
         directory = structs.replace(row.directory or DirectoryRow(), removed=True, attributes={})
         kept = tuple(each for each in row.identities if each[0] not in (USER_NAME, EXTERNAL_ID, self._issuer))
         await self.operations.change(principal, structs.replace(row, directory=directory, identities=kept))
+        await self._people.leave_out(principal)
 
     async def _store(self, head: RequestHead, principal: str, attributes: Resource, active: bool | None) -> None:
         """Let a person have these attributes. `active`: the wanted state; None leaves it as it is."""

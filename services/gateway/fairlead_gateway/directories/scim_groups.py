@@ -85,15 +85,26 @@ class ScimGroups:
         if chosen is None:
             shown = [await self.get(each, base, members=members) for each in page_of(names, start, count)]
             return FoundResources(len(names), shown)
+        by, name = chosen.equals or ("", "")
+        if by == "displayName" and isinstance(name, str) and await self._is_called(group_name(name), name):
+            names = [group_name(name)]  # no other group has that name
         found = [each for each in names if chosen.test(await self.get(each, base))]
         shown = [await self.get(each, base, members=members) for each in page_of(found, start, count)]
         return FoundResources(len(found), shown)
+
+    async def _is_called(self, group: str, name: str) -> bool:
+        """Return True if a group's name in the directory is this one, in whatever case."""
+        try:
+            return (await self._row(group)).name.lower() == name.lower()
+        except ScimError:
+            return False
 
     # ------------------------------------------------------------------------------- changes
 
     async def create(self, head: RequestHead, body: Any) -> str:
         """Return the id of a new group. Raise HttpError: 409 where there is one of that name."""
         wanted = read(body, GROUPS)
+        await self._operations.catch_up()
         group = _group_of(wanted)
         members = await self._members(wanted)
         await self._require_free("", group, wanted["displayName"])
@@ -111,11 +122,13 @@ class ScimGroups:
 
     async def replace(self, head: RequestHead, group: str, body: Any) -> None:
         """Let a group have this name and these members by the directory. Raise HttpError."""
+        await self._operations.catch_up()
         row, wanted = await self._row(group), read(body, GROUPS)
         await self._store(head, group, row, wanted, self._operations.members(group))
 
     async def patch(self, head: RequestHead, group: str, operations: list[Operation]) -> None:
         """Carry out all operations on a group, or none. Raise HttpError."""
+        await self._operations.catch_up()
         row = await self._row(group)
         held: Resource = {"displayName": row.name}
         if row.external_id:
@@ -126,6 +139,7 @@ class ScimGroups:
 
     async def remove(self, head: RequestHead, group: str) -> None:
         """Remove a group: the directory gives it no members any more. Grants and members of other sources stay. Raise HttpError."""
+        await self._operations.catch_up()
         await self._row(group)
         await self._operations.set_members(head, group, ())
         await self._bus.delete(subjects.PEOPLE, f"{KIND}.{group}")

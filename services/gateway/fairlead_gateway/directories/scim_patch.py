@@ -10,7 +10,14 @@ import msgspec
 
 from fairlead_gateway.directories.scim_errors import ScimError, bad_value
 from fairlead_gateway.directories.scim_filter import Filter, Place, parse_path
-from fairlead_gateway.directories.scim_schema import Attribute, Resource, ResourceShape, read, read_value
+from fairlead_gateway.directories.scim_schema import (
+    Attribute,
+    Resource,
+    ResourceShape,
+    read,
+    read_value,
+    refuse_password,
+)
 
 PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 OPERATIONS_MAX = 1_000
@@ -58,6 +65,7 @@ def patched(resource: Resource, operations: list[Operation], shape: ResourceShap
     changed = {key: _copy(value) for key, value in resource.items()}
     for operation in operations:
         if operation.path:
+            refuse_password(operation.path, shape)
             place = parse_path(operation.path, shape)
             if place is not None:
                 _apply(changed, operation, place)
@@ -82,6 +90,7 @@ def _merge(changed: Resource, operation: Operation, shape: ResourceShape) -> Non
     for name, value in operation.value.items():
         if str(name).lower() in _REPEATED or (str(name).startswith("urn:") and isinstance(value, dict)):
             continue
+        refuse_password(str(name), shape)
         place = parse_path(str(name), shape)
         if place is not None and place.attribute.mutability != "readOnly":
             _apply(changed, Operation(operation.op, str(name), value), place)

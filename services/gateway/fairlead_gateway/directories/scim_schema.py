@@ -31,7 +31,6 @@ NOT_KEPT = frozenset(
         "preferredlanguage",
         "locale",
         "timezone",
-        "password",
         "phonenumbers",
         "ims",
         "photos",
@@ -182,12 +181,21 @@ def read(found: Any, shape: ResourceShape) -> Resource:
     """Return the resource that a client sent. Raise ScimError (400) for values of another type and for missing ones."""
     if not isinstance(found, dict):
         raise ScimError(400, "invalidSyntax", "expected a JSON object")
+    for key, value in found.items():
+        if value is not None:
+            refuse_password(str(key), shape)
     kept = (*shape.attributes, _COMMON[1])
     resource = _read_parts({_core(str(key), shape): value for key, value in found.items()}, kept, "")
     for attribute in shape.attributes:
         if attribute.required and attribute.name not in resource:
             raise bad_value(f"{attribute.name}: expected a value")
     return resource
+
+
+def refuse_password(name: str, shape: ResourceShape) -> None:
+    """Raise ScimError (400) for the name of a password: one that was taken and not kept would count as set in the directory."""
+    if _core(name, shape).lower() == "password":
+        raise bad_value("password: a directory sets no passwords here; turn off its synchronization of passwords")
 
 
 def _core(name: str, shape: ResourceShape) -> str:

@@ -108,7 +108,7 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         saved_at=rfc3339_or_none(row.saved_ns),
         saved_note=row.saved_note,
         lost_seconds=row.lost_ns // SECOND_NS,
-        idle=job_idle(row),
+        idle=job_idle(views, row),
         extended_until=rfc3339_or_none(row.extended_until_ns),
         attempts=attempts_of(row),
     )

@@ -2,7 +2,8 @@
 
 from fastapi import Request, Response
 
-from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.accounts import Accounts
+from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
@@ -12,7 +13,7 @@ from fairlead_gateway.routes.jobs import job_or_id
 from fairlead_gateway.routes.request_bodies import ExtendRequest, duration
 from fairlead_gateway.routes.router import Router, in_body, listed, on_job
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.idle_documents import idle_document, scope_document
+from fairlead_gateway.views.idle_documents import idle_document, named_scope, scope_document
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_rights.access_list import Target
 from fairlead_schemas.http import api
@@ -63,13 +64,44 @@ def _shown(sight: Sight, found: api.IdleOverview) -> api.IdleOverview:
     return found
 
 
-def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> Router:
+class ScopeNames:
+    """Scopes of single people: by login name outside, by opaque id in the log."""
+
+    def __init__(self, views: Views, accounts: Accounts) -> None:
+        self._views = views
+        self._accounts = accounts
+
+    async def stored(self, scope: str, caller: Caller, field: str) -> str:
+        """Return a scope as the log has it. Raise HttpError (422) for a name that is nobody's."""
+        kind, _, name = scope.partition(":")
+        if kind != "user" or caller.is_open:
+            return scope
+        principal = await self._accounts.people.resolve(name)
+        if principal not in self._views.access.kinds:
+            raise HttpError(
+                422,
+                "invalid",
+                f'nobody has the login name "{name}"',
+                errors=[FieldError(field=field, message=f'nobody has the login name "{name}"')],
+                hint="GET /v1/people lists login names",
+            )
+        await self._accounts.people.find(principal)  # the answer shows its name
+        return f"user:{principal}"
+
+    def shown(self, scope: api.IdleScope) -> api.IdleScope:
+        """Return the document of a scope with its name outside."""
+        scope.scope = named_scope(self._views, scope.scope)
+        return scope
+
+
+def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter, accounts: Accounts) -> Router:
     """Return all of them."""
+    names = ScopeNames(views, accounts)
     router = Router()
     _add_extension(router, views, telemetry, waiter)
-    _add_overview(router, views)
-    _add_file(router, views, telemetry, waiter)
-    _add_scope(router, views, telemetry, waiter)
+    _add_overview(router, views, names)
+    _add_file(router, views, telemetry, waiter, names)
+    _add_scope(router, views, telemetry, waiter, names)
     return router
 
 
@@ -98,7 +130,7 @@ def _add_extension(router: Router, views: Views, telemetry: CommandPublisher, wa
         return job_or_id(views, job, head.caller)
 
 
-def _add_overview(router: Router, views: Views) -> None:
+def _add_overview(router: Router, views: Views, names: ScopeNames) -> None:
     @router.read(
         "/v1/idle",
         "Idle runs, their policies, and what dry runs would have saved",
@@ -106,10 +138,17 @@ def _add_overview(router: Router, views: Views) -> None:
         right=listed("job:read"),
     )
     async def get_idle(request: Request) -> Response:
-        return JsonResponse(_shown(Sight(views, caller_of(request)), idle_document(views)))
+        found = _shown(Sight(views, caller_of(request)), idle_document(views))
+        for policies in found.policies:
+            names.shown(policies)
+        for saving in found.savings:
+            saving.scope = named_scope(views, saving.scope)
+        return JsonResponse(found)
 
 
-def _add_file(router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> None:
+def _add_file(
+    router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter, names: ScopeNames
+) -> None:
     @router.command(
         "POST",
         "/v1/idle:apply",
@@ -123,14 +162,19 @@ def _add_file(router: Router, views: Views, telemetry: CommandPublisher, waiter:
         scopes = read_file(body, read_policy_file, HINT)
         for scope in scopes:
             head.caller.require("queue:set", _scope_target(scope))
+        stored = {await names.stored(scope, head.caller, scope): policies for scope, policies in scopes.items()}
+        if len(stored) < len(scopes):
+            raise bad_field("user", "expected each person once, found one by login name and by id")
         command_id = waiter.command_id(telemetry, head, "idle-apply", body.decode("latin-1"))
-        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=scopes)
+        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=stored)
         await waiter.carry_out(telemetry, command, idle_refusal)
-        items = [scope_document(views, scope) for scope in scopes]
+        items = [names.shown(scope_document(views, scope)) for scope in stored]
         return JsonResponse(api.IdleFileResult(items=items, sequence=views.sequence))
 
 
-def _add_scope(router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> None:
+def _add_scope(
+    router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter, names: ScopeNames
+) -> None:
     @router.command(
         "PUT",
         "/v1/idle/{scope}",
@@ -147,9 +191,10 @@ def _add_scope(router: Router, views: Views, telemetry: CommandPublisher, waiter
         body = await read_json(request)
         head.caller.require("queue:set", _scope_target(scope))
         policies = read_file(body, read_policies, HINT)
+        scope = await names.stored(scope, head.caller, "scope")
         command_id = waiter.command_id(telemetry, head, "idle", scope, body.decode("latin-1"))
         command = cmd.SetIdlePolicies(
             id=command_id, user=head.user, authority=head.authority, scope=scope, policies=policies
         )
         await waiter.carry_out(telemetry, command, idle_refusal)
-        return JsonResponse(scope_document(views, scope))
+        return JsonResponse(names.shown(scope_document(views, scope)))

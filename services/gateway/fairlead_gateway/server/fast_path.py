@@ -66,7 +66,9 @@ class FastPath:
         limit: RefusalLimit,
         on_refusal: Callable[[str], None],
         rights: RouteGuard,
+        stated: Headers = (),
     ) -> None:
+        """`stated`: further headers of every answer."""
         self._views = views
         self._rights = rights
         self._callers = rights.callers
@@ -76,6 +78,7 @@ class FastPath:
         #: {(method, path): route}; those that are not here are answered by `app`.
         self.routes = routes
         self._app = app
+        self._stated = stated
         self._prefix = os.urandom(4).hex()
         self._numbers = count(1)
 
@@ -193,6 +196,7 @@ class FastPath:
             (b"x-fairlead-sequence", b"%d" % self._views.sequence),
             (b"x-fairlead-version", VERSION),
             (b"content-length", b"%d" % len(response.body)),
+            *self._stated,
             *response.headers,
         ]
 
@@ -218,6 +222,7 @@ class FastPath:
                     (b"x-fairlead-version", VERSION),
                     (b"x-content-type-options", b"nosniff"),
                     *(() if self._callers.is_open else (_OWN,)),
+                    *self._stated,
                 ):
                     if name not in names:
                         message["headers"] = [*message["headers"], (name, value)]

@@ -52,6 +52,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     sid: str = ""
     #: When that person signed in: a command is no younger than the session that allowed it.
     signed_in_ns: int = 0
+    #: Sign-in at the provider that the command goes on.
+    sign_in: str = ""
     #: That session: if it ends before the command has its tokens, there are none.
     session: str = ""
 
@@ -69,6 +71,7 @@ class _Code(msgspec.Struct, frozen=True):
     provider: str
     sid: str
     signed_in_ns: int
+    sign_in: str
     session: str
     challenge: str
     redirect_uri: str
@@ -104,7 +107,7 @@ class CommandGrants:
     async def answer(self, typed: str, caller: Caller, *, allow: bool) -> Device:
         """Allow or deny a command. Raise HttpError as `waiting` does."""
         device, found = await self._find(typed, caller)
-        provider, sid, signed_in_ns = await self._origin(caller)
+        provider, sid, signed_in_ns, sign_in = await self._origin(caller)
 
         def decide(row: Device) -> Device:
             if row.principal or row.denied:
@@ -117,6 +120,7 @@ class CommandGrants:
                 provider=provider,
                 sid=sid,
                 signed_in_ns=signed_in_ns,
+                sign_in=sign_in,
                 session=caller.credential,
             )
 
@@ -178,17 +182,19 @@ class CommandGrants:
             raise GrantError("invalid_grant")
         return await self._open(row, address, "")
 
-    async def _origin(self, caller: Caller) -> tuple[str, str, int]:
-        """Return the provider of a caller's session, its session there, and when the person signed in: what a session allows ends with
-        it at the provider, and is as old as it.
+    async def _origin(self, caller: Caller) -> tuple[str, str, int, str]:
+        """Return the provider of a caller's session, its session there, when the person signed in, and the sign-in by which the provider
+        is asked again: what a session allows ends with it at the provider, and is as old as it.
         """
         note = await self._accounts.credentials.note("session", caller.credential)
-        return ("local", "", 1) if note is None else (note.provider or "local", note.sid, note.signed_in_ns or 1)
+        if note is None:
+            return "local", "", 1, ""
+        return note.provider or "local", note.sid, note.signed_in_ns or 1, note.sign_in
 
     async def _open(self, row: Device | _Code, address: str, machine: str) -> CliSignIn:
         if row.session not in self._views.access.sessions:  # those of a suspended principal have ended, too
             raise GrantError("access_denied")
-        at = SignInAt(row.provider, row.sid, address=address, agent=machine)
+        at = SignInAt(row.provider, row.sid, address=address, agent=machine, sign_in=row.sign_in)
         return await self._accounts.open_cli(row.principal, at, row.signed_in_ns)
 
 

@@ -1,7 +1,7 @@
 """Sessions that were opened at identity providers, for as long as the provider stands by them.
 
-A session with a refresh token is tried every five minutes while it is in use, and ends when the provider refuses; one without ends with its
-ID token. The provider's own logout ends sessions at once. Start at `ProviderSessions.sign_in`.
+A sign-in with a refresh token is tried every five minutes while a session of it is in use, a browser's or a command's, and all of them end
+when the provider refuses. A session without one ends with its ID token. The provider's own logout ends sessions at once. Start at `ProviderSessions.sign_in`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from msgspec import structs
 from fairlead_bus.port import BusError
 from fairlead_gateway.access.accounts import Accounts, NewPerson, SignInAt
 from fairlead_gateway.access.callers import Callers
-from fairlead_gateway.access.credentials import CredentialNote
+from fairlead_gateway.access.credentials import CredentialNote, ProviderSignIn
 from fairlead_gateway.access.directory_people import DirectoryPeople
 from fairlead_gateway.access.people import identity_key
 from fairlead_gateway.errors import EarlyAnswer
@@ -154,23 +154,25 @@ class ProviderSessions:
 
     async def _refresh(self, session: str, now_ns: int) -> int:
         """Try one session's refresh token if it is due. Return when to look again (Unix ns)."""
-        note = await self._accounts.credentials.note("session", session)
-        if note is None or not note.refresh or note.provider not in self.providers:
+        credentials = self._accounts.credentials
+        note = await credentials.note("session", session)
+        row = await credentials.sign_in(note.sign_in) if note is not None else None
+        if note is None or row is None or note.provider not in self.providers:
             return now_ns + REFRESH_NS
-        due_ns = max(note.refreshed_ns, note.made_ns) + REFRESH_NS
+        due_ns = max(row.refreshed_ns, row.made_ns) + REFRESH_NS
         if due_ns > now_ns:
             return due_ns
 
-        def take(found: CredentialNote) -> CredentialNote | None:
-            # Providers that rotate refresh tokens end the whole sign-in when one is used twice, so of all gateways one tries it.
-            return structs.replace(found, refreshed_ns=now_ns) if found.refreshed_ns == note.refreshed_ns else None
+        def take(found: ProviderSignIn) -> ProviderSignIn | None:
+            # Providers that rotate refresh tokens end the whole sign-in X.
+            return structs.replace(found, refreshed_ns=now_ns) if found.refreshed_ns == row.refreshed_ns else None
 
-        if await self._accounts.credentials.amend("session", session, take):
-            await self._try(session, note)
+        if await credentials.amend_sign_in(note.sign_in, take):
+            await self._try(session, note, row)
         return now_ns + REFRESH_NS
 
-    async def _try(self, session: str, note: CredentialNote) -> None:
-        opened = self._sealing.open(note.refresh, _PURPOSE)
+    async def _try(self, session: str, note: CredentialNote, row: ProviderSignIn) -> None:
+        opened = self._sealing.open(row.refresh, _PURPOSE)
         provider = self.providers[note.provider]
         try:
             if opened is None:
@@ -186,8 +188,8 @@ class ProviderSessions:
             return
         if following != kept.token:
             sealed = self._seal(kept.subject, following)
-            await self._accounts.credentials.amend(
-                "session", session, lambda found: structs.replace(found, refresh=sealed)
+            await self._accounts.credentials.amend_sign_in(
+                note.sign_in, lambda found: structs.replace(found, refresh=sealed)
             )
         if person is not None:
             await self._sync(note.principal, note.provider, person)

@@ -33,9 +33,15 @@ def scope_document(views: Views, scope: str) -> api.IdleScope:
     )
 
 
+def named_scope(views: Views, scope: str) -> str:
+    """Return a scope with the login name of a single person, whom the log has by id."""
+    kind, _, name = scope.partition(":")
+    return f"user:{views.name_of(name)}" if kind == "user" else scope
+
+
 def idle_run(views: Views, row: JobRow) -> api.IdleRun:
     """Return the document of one idle run."""
-    standing = job_idle(row)
+    standing = job_idle(views, row)
     assert standing is not None, f"job {row.id} is listed as idle"
     return api.IdleRun(
         job=row.id,
@@ -50,16 +56,16 @@ def idle_run(views: Views, row: JobRow) -> api.IdleRun:
     )
 
 
-def job_idle(row: JobRow) -> api.IdleStatus | None:
+def job_idle(views: Views, row: JobRow) -> api.IdleStatus | None:
     """Return the idle state of a job under the policies; None where no policy applies to it now."""
     seen = decisive(row)
-    return None if seen is None else _standing(seen, row)
+    return None if seen is None else _standing(views, seen, row)
 
 
-def _standing(seen: IdleReport, row: JobRow) -> api.IdleStatus:
+def _standing(views: Views, seen: IdleReport, row: JobRow) -> api.IdleStatus:
     return api.IdleStatus(
         rule=seen.rule,
-        scope=seen.scope,
+        scope=named_scope(views, seen.scope),
         action=seen.action,
         mode=seen.mode,
         since=rfc3339(seen.since_ns),
