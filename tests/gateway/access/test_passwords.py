@@ -1,6 +1,7 @@
 """Passwords of local users: hashes, and bounds before anything is hashed."""
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -9,6 +10,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.access.passwords import (
     ATTEMPTS_PER_MINUTE,
     KEYS_MAX,
+    NICENESS,
     WAITING_MAX,
     Attempts,
     Passwords,
@@ -139,3 +141,19 @@ async def test_a_new_password_has_bounds() -> None:
         with pytest.raises(HttpError) as refused:
             await Passwords().hash(password)
         assert refused.value.status == 422
+
+
+async def test_a_hash_gives_way_to_requests_alone() -> None:
+    """The thread that hashes has a lower priority than the others of the process, and one hash waits for the other."""
+    own, running, seen = os.getpriority(os.PRIO_PROCESS, 0), list[int](), list[tuple[int, int]]()
+
+    def hash_password(_: str) -> str:
+        running.append(1)
+        seen.append((len(running), os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+        running.pop()
+        return "$phc"
+
+    passwords = Passwords(hash_password=hash_password)
+    await asyncio.gather(*(passwords.hash("correct horse battery") for _ in range(3)))
+    assert seen == [(1, min(own + NICENESS, 19))] * 3
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
