@@ -76,7 +76,7 @@ def _row(line: UsageLine, estimated: float | None) -> list[str]:
     price = f"{line.per_gpu_hour} {line.currency}" if line.per_gpu_hour is not None else "-"
     amount = f"{line.amount} {line.currency}" if line.amount is not None else "-"
     to_now = f"{estimated:.3f}" if estimated is not None else "-"
-    return [line.key, line.model, str(line.runs), f"{line.gpu_hours:.3f}", price, amount, to_now]
+    return [line.name or line.key, line.model, str(line.runs), f"{line.gpu_hours:.3f}", price, amount, to_now]
 
 
 def _remarks(statement: UsageStatement) -> Sequence[str]:
@@ -165,7 +165,7 @@ def usage(
     elif output in (Format.json, Format.yaml):
         terminal.write(terminal.document(answer, output))
     elif output is Format.names:
-        terminal.write("".join(f"{line.key}\n" for line in answer.lines))
+        terminal.write("".join(f"{line.name or line.key}\n" for line in answer.lines))
     else:
         terminal.write(usage_table(answer))
 

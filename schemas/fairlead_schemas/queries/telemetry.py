@@ -82,6 +82,8 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     timeout_s: float | None = None
     #: Chosen by who asks, so that it can be cancelled by it; "": it cannot.
     id: str = ""
+    #: {principal: login name}: rows of the table `people` of this one query. The warehouse has no names.
+    people: dict[str, str] = {}
 
 
 class SqlCancel(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -215,6 +217,8 @@ class UsageLine(msgspec.Struct, kw_only=True):
     #: Measured, not exact: of `held`, the minutes of which there are samples; in these, GPU time by utilisation. None: not looked at.
     measured: int | None = None
     used: int | None = None
+    #: Login name of the user whose line it is, as of the answer. The warehouse and the log have ids alone.
+    name: str = ""
 
 
 class UsageEstimateLine(msgspec.Struct, kw_only=True):

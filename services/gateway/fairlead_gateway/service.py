@@ -187,7 +187,7 @@ class Gateway:
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
             gpu_usage.usage_routes(views, bus, self.accounts),
-            sql.routes(sql.SqlRoutes(views, bus)),
+            sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
             query.routes(views, bus, past, self.guard, self.job_waits),

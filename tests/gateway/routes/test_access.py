@@ -107,7 +107,7 @@ async def test_why_answers_now_and_at_any_past_sequence() -> None:
         path = "/v1/access/why?subject=ann&verb=node:operate&on=cluster"
         now = await world.ask("GET", path)
         assert (now["allowed"], now["missing"]) == (False, "node:operate")
-        assert now["givers"] == [await world.gateway.accounts.people.resolve("owner")]
+        assert now["givers"] == ["owner"]
         past = await world.ask("GET", f"{path}&at={then}")
         assert (past["allowed"], past["sequence"]) == (True, then)
         assert past["grants"] == [{"subject": ann, "role": "operator", "scope": "cluster"}]
@@ -160,3 +160,10 @@ async def test_why_names_no_roles_that_the_asker_may_not_see() -> None:
             "project:secret"
             in (await world.ask("GET", "/v1/access/why?verb=queue:set&on=cluster", token=own))["sentence"]
         )
+
+
+async def test_a_refusal_of_the_access_service_names_people_by_login_name() -> None:
+    """The service knows ids alone; an answer with one would mean nothing to the person who reads it."""
+    async with AccountsWorld() as world:
+        refused = await world.ask("POST", "/v1/people/owner:suspend", {}, status=409)
+        assert refused["detail"] == "owner is the last admin; make another one first"

@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects
+from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.gatehouse import Gatehouse
 from tests.kit.eventually import eventually_async
 
@@ -187,3 +188,25 @@ async def test_a_disconnected_client_cancels_its_query() -> None:
         await request
         assert asked.cancelled[0]["id"] == asked.wishes[0]["id"]
         assert len(asked.cancelled[0]["id"]) == 32
+
+
+async def test_a_query_that_names_people_has_the_names_that_the_caller_may_know() -> None:
+    """An auditor all, a lead those whose roles she sees; no other query carries a name."""
+    async with AccountsWorld() as world:
+        asked = Asked(_rows)
+        await asked.serve(world)
+        ids = {login: await world.person(login) for login in ("ann", "bob", "lea")}
+        for login, role, scope in (
+            ("ann", "member", "project:vision"),
+            ("bob", "member", "project:speech"),
+            ("lea", "queue-admin", "project:vision"),
+        ):
+            await world.ask("POST", "/v1/access:grant", {"subject": login, "role": role, "scope": scope})
+        _, lea = await world.session(ids["lea"])
+        query = {"query": 'SELECT login FROM jobs LEFT JOIN People ON "user" = people.id'}
+        for token in (None, lea):
+            await world.ask("POST", "/v1/sql", query, token=token)
+        await world.ask("POST", "/v1/sql", {"query": "SELECT 1 AS peoples"})
+        whole, hers, none = [wish.get("people", {}) for wish in asked.wishes]
+        assert {name: ids.get(name) for name in whole.values()} == {**ids, "owner": None} and none == {}
+        assert hers == {ids["ann"]: "ann", ids["lea"]: "lea"}

@@ -2,9 +2,11 @@
 
 import msgspec
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
+from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.world import GatewayWorld
-from tests.kit.usage_statement import STATEMENT
+from tests.kit.usage_statement import LINE, STATEMENT
 
 
 async def test_a_statement_is_passed_on_as_its_schema_says() -> None:
@@ -37,3 +39,18 @@ async def test_refusals_name_the_parameter() -> None:
             told["code"] = code
             got = await world.http.get("/v1/usage", params={"statement": "2026-99"})
             assert (got.status_code, "expected" in str(got.json())) == (status, True), code
+
+
+async def test_a_line_of_a_person_has_the_login_name() -> None:
+    """Beside the id, which alone the warehouse has; a person who sees the own line alone gets it as well."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann")
+        _, session = await world.session(ann)
+        lines = [structs.replace(LINE, key=key) for key in (ann, "pgone00000000")]
+        statement = structs.replace(STATEMENT, by="user", lines=lines)
+        await world.play_telemetry("usage", lambda _: msgspec.json.encode(statement))
+        whole = await world.ask("GET", "/v1/usage?by=user")
+        assert [(line["key"], line["name"]) for line in whole["lines"]] == [(ann, "ann"), ("pgone00000000",) * 2]
+        assert whole["charged"] == STATEMENT.charged
+        own = await world.ask("GET", "/v1/usage?by=user", token=session)
+        assert [(line["key"], line["name"]) for line in own["lines"]] == [(ann, "ann")]

@@ -205,3 +205,13 @@ async def test_copy_follows_the_warehouse(tmp_path: Path) -> None:
     finally:
         await house.close()
     assert not (house.directory / "copies").exists()
+
+
+async def test_names_of_people_are_those_of_one_query(house: House) -> None:
+    """They are joined when it is answered; the next one, also on the same worker, has none, and no other statement changes them."""
+    query = "SELECT id, login FROM people ORDER BY id"
+    answer = await house.ask(query, people={"p1": "ann", "p2": "bob'; --"})
+    assert answer["rows"] == [["p1", "ann"], ["p2", "bob'; --"]]
+    assert await house.rows(query) == []
+    assert await house.code("INSERT INTO people VALUES ('p1', 'eve')") == "forbidden"
+    assert await house.code("CREATE TEMP TABLE people AS SELECT 1") == "forbidden"

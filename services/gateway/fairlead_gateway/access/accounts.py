@@ -594,7 +594,8 @@ class Accounts:
         try:
             await self._waiter.carry_out(self._gate, command)
         except HttpError as refused:  # the access service knows people by their ids alone
-            refused.detail = _ID.sub(lambda found: self._views.name_of(found[0]), refused.detail)
+            names = {each: await self.people.name_of(each) for each in _ID.findall(refused.detail)}
+            refused.detail = _ID.sub(lambda found: names[found[0]], refused.detail)
             raise
         except UndecidedCommand:
             detail = "the access service has not decided in time; it may still do so"

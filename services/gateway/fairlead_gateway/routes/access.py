@@ -77,7 +77,7 @@ def _add_grants(router: Router, views: Views, accounts: Accounts) -> None:
         rows = {
             f"{grant.subject} {grant.role} {grant.scope}": (grant, sources)
             for grant, sources in _grants(views)
-            if wanted in ("", grant.subject) and scope in ("", str(grant.scope)) and _sees(views, caller, grant)
+            if wanted in ("", grant.subject) and scope in ("", str(grant.scope)) and sees_grant(views, caller, grant)
         }
         shown, token = page_by_name(rows, limit, next)
         items = [await _document(accounts, grant, sources) for grant, sources in shown]
@@ -116,7 +116,7 @@ def _grants(views: Views) -> Iterator[tuple[Grant, frozenset[str]]]:
             yield Grant(subject, role, scope), sources
 
 
-def _sees(views: Views, caller: Caller, grant: Grant) -> bool:
+def sees_grant(views: Views, caller: Caller, grant: Grant) -> bool:
     """Return True if a grant is the caller's, or in a scope where it may grant roles, or it may read the whole log."""
     if caller.is_open or grant.subject in (caller.principal, *views.access.access.groups_of(caller.principal)):
         return True
@@ -250,7 +250,7 @@ def _add_why(router: Router, views: Views, accounts: Accounts, past: HistoricalV
         then = await past.views_at(at) if at else views
 
         def seen(grant: Grant) -> bool:
-            return asked == caller.principal or _sees(views, caller, grant)
+            return asked == caller.principal or sees_grant(views, caller, grant)
 
         return JsonResponse(await _answer(then, accounts, asked, VERBS[VERBS.index(verb)], scope, target, seen))
 
@@ -294,7 +294,7 @@ async def _answer(
         sentence=sentence,
         grants=[held(grant) for grant in grants],
         missing="" if allowed else verb,
-        givers=[] if allowed else list(denial.givers),
+        givers=[] if allowed else [await _subject_name(accounts, each) for each in denial.givers],
         sequence=then.sequence,
     )
 

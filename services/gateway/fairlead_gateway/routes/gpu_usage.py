@@ -11,6 +11,7 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
+from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.statements import shown_statement
 from fairlead_gateway.access.targets import Sight
@@ -136,7 +137,7 @@ Month = Annotated[str, Query(alias="statement", description='A month of UTC, "20
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
-def usage_routes(views: Views, bus: Bus) -> Router:
+def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
     """Return the one route."""
     router = Router()
 
@@ -153,7 +154,12 @@ def usage_routes(views: Views, bus: Bus) -> Router:
         try:
             answer = await ask_telemetry(bus, "usage", asked)
             sight = Sight(views, caller_of(request))
-            return JsonResponse(msgspec.Raw(answer) if sight.all_jobs else shown_statement(sight, answer, by))
+            if sight.all_jobs and (by != "user" or sight.caller.is_open):
+                return JsonResponse(msgspec.Raw(answer))
+            shown = shown_statement(sight, answer, by)
+            for line in shown.lines if by == "user" else ():
+                line.name = await accounts.people.name_of(line.key)
+            return JsonResponse(shown)
         except TelemetryFault as fault:
             if fault.code == "bad_request":
                 raise bad_field("statement", fault.detail) from None

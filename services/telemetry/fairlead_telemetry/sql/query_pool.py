@@ -143,7 +143,9 @@ class QueryPool:
         fields: dict[str, Any] = {"user": question.caller.user, "query": question.query[:500]}
         async with self._worker(scope) as worker:
             try:
-                return await worker.answer(path, question.query, limit, deadline_s, question.format, stopped)
+                return await worker.answer(
+                    path, question.query, limit, deadline_s, question.format, stopped, question.people
+                )
             except TimeoutError:
                 log.warning("sql_worker_killed", **fields)
                 return _error("deadline", f"killed after {deadline_s + OBEY_S:g} s", "filter by time or sequence")

@@ -30,6 +30,8 @@ class WorkerQuery(msgspec.Struct, tag="question"):
     limit: int
     deadline_s: float
     format: SqlFormat = "json"
+    #: {principal: login name}, of this query alone.
+    people: dict[str, str] = {}
 
 
 class WorkerInterrupt(msgspec.Struct, tag="stop"):
@@ -56,11 +58,18 @@ class WorkerProcess:
         return None if self._worker is None else self._worker.pid
 
     async def answer(
-        self, path: Path, query: str, limit: int, deadline_s: float, form: SqlFormat, stopped: asyncio.Event
+        self,
+        path: Path,
+        query: str,
+        limit: int,
+        deadline_s: float,
+        form: SqlFormat,
+        stopped: asyncio.Event,
+        people: dict[str, str] | None = None,
     ) -> bytes:
         """The worker's answer; `stopped` interrupts it. Raises TimeoutError where it does not obey, Gone where it ends."""
         self._number += 1
-        question = WorkerQuery(self._number, str(path), query, limit, deadline_s, form)
+        question = WorkerQuery(self._number, str(path), query, limit, deadline_s, form, people or {})
         stopping: asyncio.Task[None] | None = None
         try:
             worker = await self._started()
