@@ -104,7 +104,9 @@ def from_problem(problem: "Problem") -> FairleadError:
             "sign in first: this gateway takes no names, it has sign-on", hint="fairlead login", problem=problem
         )
     kind = _BY_STATUS.get(problem.status, FairleadError)
-    hint = hint_for(code) or problem.hint
+    # Who could grant it is among the lines.
+    is_stated = problem.why is not None and bool(problem.why.verb) and not problem.why.token
+    hint = "" if is_stated else hint_for(code) or problem.hint
     if problem.status == 401:
         hint = hint or "fairlead login"
     return kind("\n".join(lines), hint=hint, problem=problem)
