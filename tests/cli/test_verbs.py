@@ -144,6 +144,8 @@ def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = run("jobs")
     assert ran.code == 6
     assert "hint: start a local cluster with `fairlead up`" in ran.err
+    assert run("context", "add", "prod", "http://127.0.0.1:1").code == 0
+    assert run("jobs").err.endswith("hint: this is the context prod; `fairlead context list` has the others\n")
 
 
 def test_field_errors_are_named(gateway: GatewayStub, run: Run) -> None:

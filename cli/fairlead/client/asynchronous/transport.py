@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from fairlead.client import contexts
 from fairlead.client.answers import (
     TIMEOUT_S,
     VERSION_HEADER,
@@ -174,10 +175,12 @@ class AsyncTransport:
         self.url = self.urls[(self.urls.index(self.url) + 1) % len(self.urls)]
 
     def _unreachable(self, error: Exception) -> FairleadError:
-        return Unreachable(
-            f"{', '.join(self.urls)} cannot be reached: {error}",
-            hint="start a local cluster with `fairlead up`, or set FAIRLEAD_URL",
-        )
+        addresses = ",".join(self.urls)
+        if name := contexts.load().name_of(addresses):
+            hint = f"this is the context {name}; `fairlead context list` has the others"
+        else:
+            hint = "start a local cluster with `fairlead up`, or set FAIRLEAD_URL"
+        return Unreachable(f"{', '.join(self.urls)} cannot be reached: {error}", hint=hint)
 
     @asynccontextmanager
     async def _stream(
