@@ -79,7 +79,7 @@ class SqlRoutes:
             held = (Grant(subject, role, scope) for subject, grants in granted for role, scope in grants)
             known = {each.subject for each in held if sees_grant(self._views, caller, each)} | {caller.principal}
         names: dict[str, str] = {}
-        for part in batched(sorted(known & access.kinds.keys())[:PEOPLE_MAX], READS_MAX, strict=False):
+        for part in batched(sorted(known & access.kinds.keys())[:PEOPLE_MAX], READS_MAX):
             found = await asyncio.gather(*map(self._accounts.people.name_of, part))
             names |= {each: name for each, name in zip(part, found, strict=True) if name != each}
         return names

@@ -12,7 +12,7 @@ Every answer gets a request id, the log sequence that it is true for, and the ve
 """
 
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib.metadata import version
 from itertools import count
 from time import monotonic
@@ -66,7 +66,7 @@ class FastPath:
         limit: RefusalLimit,
         on_refusal: Callable[[str], None],
         rights: RouteGuard,
-        stated: Headers = (),
+        stated: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         """`stated`: further headers of every answer."""
         self._views = views
