@@ -89,6 +89,25 @@ def test_a_list_of_jobs_imports_what_it_needs() -> None:
     assert found & (HEAVY | FOR_OTHER_VERBS) == set()
 
 
+#: Readers of files, which the job of a command line needs none of.
+FOR_FILES = {
+    "yaml",
+    "fairlead.jobfile.sbatch",
+    "fairlead.jobfile.yaml_text",
+    "fairlead.jobfile.kubernetes_job",
+    "tomllib",
+    "asyncio",
+}
+
+
+def test_a_command_is_submitted_without_the_readers_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """YAML and the files of other systems are imported when there is a file."""
+    monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:9")  # nothing listens there: the dry run checks the job itself
+    found = imported_by("submit", "--dry-run", "--", "true")
+    assert "fairlead.jobfile.reader" in found, "the test looks at the wrong process"
+    assert found & (HEAVY | FOR_FILES) == set()
+
+
 def test_the_client_is_part_of_the_package() -> None:
     """`from fairlead import Client` works though the package imports it late; other names are errors."""
     import fairlead
