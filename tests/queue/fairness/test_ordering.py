@@ -13,6 +13,7 @@ from bench.ordering import measure
 from fairlead_queue.fairness.ordering import VIEWS_MAX, Ranking, Sequencer
 from fairlead_queue.fairness.past_use import PastUse
 from fairlead_queue.fairness.tree import Limits, QueueNode, QueueTree
+from fairlead_queue.fairness.waiting_line import CAME_MASK
 from fairlead_queue.sequencers.custom import CustomSequencer, QueueOrder, QueueView
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fifo import Fifo
@@ -45,7 +46,7 @@ class Measured(NamedTuple):
     weighted: Fraction
     #: The leaf whose turn it is below, and where the node stands.
     turn: QueueNode | None
-    key: tuple[bool, bool, int, Fraction, str]
+    key: tuple[bool, bool, int, Fraction, int, str]
 
 
 def defined(tree: QueueTree, node: QueueNode, saturated: int) -> Measured:
@@ -78,7 +79,8 @@ def defined(tree: QueueTree, node: QueueNode, saturated: int) -> Measured:
         and all(node.usage[at] < node.guaranteed[at] for at in range(len(real)) if mask & node.promised & 1 << at)
         for mask in masks
     )
-    return Measured(blocked, vector, weighted, turn, (blocked, not within, -node.priority, held, node.path))
+    came = turn.front & CAME_MASK if turn is not None else 0
+    return Measured(blocked, vector, weighted, turn, (blocked, not within, -node.priority, held, came, node.path))
 
 
 class Ordering(RuleBasedStateMachine):
