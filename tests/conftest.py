@@ -41,6 +41,14 @@ def _logging_as_it_was() -> Iterator[None]:
     structlog.configure(**before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_settings_of_a_person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands that tests start read and write clusters and sign-ins of nobody."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _earlier_tests_are_not_collected_again() -> None:
     """Services collect garbage when they are idle. Each time that goes through all that is alive in the process, and in a worker that is

@@ -175,7 +175,7 @@ VERBS: tuple[Verb, ...] = (
         "The record",
         "replay",
         "audit:replay",
-        "Fold the log to a sequence with the services' own code and print what it amounts to.",
+        "Fold the log to a sequence or a time with the services' own code and print what it amounts to.",
     ),
 )
 #: Hidden.

@@ -138,8 +138,9 @@ def test_usage_errors_are_2(run: Run) -> None:
 
 
 @pytest.mark.connected
-def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a listener: exit code 6 and the remedy."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")
     ran = run("jobs")
     assert ran.code == 6

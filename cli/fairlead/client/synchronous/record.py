@@ -42,8 +42,15 @@ class RecordRequests(ClusterRequests):
         commas, of which one must fit. `since` and `until` are RFC 3339 times, or how long ago ("2h"). `tail` begins with the last so many.
         """
         wanted = {
-            "job": job, "since": since, "until": until, "type": types, "node": node, "user": user, "queue": queue, "tail": tail,
-        }  # fmt: skip
+            "job": job,
+            "since": since,
+            "until": until,
+            "type": types,
+            "node": node,
+            "user": user,
+            "queue": queue,
+            "tail": tail,
+        }
         if not follow:
             first = start if start != 1 else None
             for event in self._events_stored({**wanted, "from": first}):

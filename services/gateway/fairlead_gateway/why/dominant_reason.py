@@ -133,8 +133,7 @@ def _stopping(row: JobRow, by: str) -> Reason:
     idle = row.reason == "idle"
     message = preemption.idle_stop(row) if idle else _STOPS.get(row.reason, f"cancelled{by}; it is being stopped")
     evidence = preemption.idle_evidence(row) if idle else {}
-    then = "wait until its grace time has passed"
-    return reason("stopping", message, then, **evidence, reason=row.reason, by=row.by)
+    return reason("stopping", message, "wait until its grace time is up", **evidence, reason=row.reason, by=row.by)
 
 
 def _failed(row: JobRow) -> Reason:
