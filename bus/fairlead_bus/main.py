@@ -32,6 +32,8 @@ from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit
 STOP_S = 5.0
 #: A cluster that elects leaders answers nothing for up to 10 s or so; a start waits this long for it.
 START_S = 60.0
+#: Pauses before an agent that shares its process is started again; it was healthy if it worked for HEALTHY_S.
+AGAIN_FIRST_S, AGAIN_LAST_S, HEALTHY_S = 0.1, 5.0, 10.0
 #: Between a reconnect and the look at the servers: one that has just started opens its pages in turn.
 RECHECK_S = 1.0
 DEFAULT_NATS = "nats://127.0.0.1:4222"
@@ -105,15 +107,32 @@ def run_together(builds: Mapping[str, Build], *, on_node: bool = False) -> None:
     """Run services in one process, each with a connection of its own, until the first of them ends or a signal asks them to; exits
     the process with the code of the first that failed. For a machine that has more processes than work.
     """
-    names = "+".join(builds)
-    structlog.contextvars.bind_contextvars(service=names)
+    _prepare_log("+".join(builds))
+    sys.exit(_in_loop(_serve_together(builds, on_node=on_node)))
+
+
+def run_apart(name: str, builds: Mapping[str, Build]) -> None:
+    """Run agents of several nodes in one process until a signal, each with a connection of its own; exits the process.
+
+    An agent that ends or fails is started again alone, after pauses that grow, and the others work on. One that raises
+    `CannotRestart` ends the process, because only a new process can start it.
+    """
+    _prepare_log(name)
+    sys.exit(_in_loop(_serve_apart(builds)))
+
+
+class CannotRestart(Exception):
+    """Part of a process that still has files or threads, so that nothing may take its place in this process."""
+
+
+def _prepare_log(name: str) -> None:
+    structlog.contextvars.bind_contextvars(service=name)
     try:
         configure_logging(log_level())
     except BadSetting as error:
         configure_logging()
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         sys.exit(1)
-    sys.exit(_in_loop(_serve_together(builds, on_node=on_node)))
 
 
 def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]], *, key: nkey.KeyPair | None = None) -> T:
@@ -151,10 +170,45 @@ def _in_loop[T](main: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(main)
 
 
-async def _serve_together(builds: Mapping[str, Build], *, on_node: bool) -> int:
+def _stop_on_signal() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _serve_apart(builds: Mapping[str, Build]) -> int:
+    stop = _stop_on_signal()
+    return max(await asyncio.gather(*(keep(name, build, stop) for name, build in builds.items())))
+
+
+async def keep(name: str, build: Build, stop: asyncio.Event) -> int:
+    """Run an agent, and start it again whenever it ends, until `stop` is set. Return 1 if this process must end for it, else 0."""
+    clock, pause_s = asyncio.get_running_loop().time, AGAIN_FIRST_S
+    while True:
+        began = clock()
+        try:
+            code = await _serve(name, build, stop, on_node=True)
+        except CannotRestart as error:
+            structlog.get_logger().critical("this process ends, to be started again", reason=str(error))
+            stop.set()
+            return 1
+        except Exception:  # noqa: BLE001 -- the others must not end with it
+            structlog.get_logger().critical("ended by an error", exc_info=True)
+            code = 1
+        if clock() - began >= HEALTHY_S:
+            pause_s = AGAIN_FIRST_S
+        if not stop.is_set():
+            structlog.get_logger().warning("ended, and is started again alone", code=code, after_s=pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause_s)
+        if stop.is_set():
+            return 0
+        pause_s = min(2 * pause_s, AGAIN_LAST_S)
+
+
+async def _serve_together(builds: Mapping[str, Build], *, on_node: bool) -> int:
+    stop = _stop_on_signal()
     tasks = [asyncio.ensure_future(_serve(name, build, stop, on_node=on_node)) for name, build in builds.items()]
     codes: list[int] = []
     for ended in asyncio.as_completed(tasks):

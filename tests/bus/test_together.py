@@ -1,6 +1,7 @@
 """Several services in one process: each has its own connection and name in the log; they stop together, with the code of the one
 that failed."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.kit.eventually import eventually
+from fairlead_bus.main import CannotRestart, keep
+from fairlead_bus.port import Bus
+from tests.kit.eventually import eventually, eventually_async
 from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -123,3 +127,61 @@ def test_a_signal_during_a_start_ends_it(packages: list[Path], fresh_nats: NatsS
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert (packages[1] / "stopped").exists()
+
+
+class Agent:
+    """Agent of a node that runs until it is stopped, or until `error` is set, which it then raises once."""
+
+    def __init__(self, ends: list[BaseException | None]) -> None:
+        self._ends, self.stopped = ends, asyncio.Event()
+
+    async def run(self) -> int:
+        if self._ends and (error := self._ends.pop(0)) is not None:
+            raise error
+        await self.stopped.wait()
+        return 0
+
+    async def stop(self) -> None:
+        self.stopped.set()
+
+
+async def test_an_agent_that_fails_is_started_again_alone(
+    fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is in the log under its name; the other one is the same as before, and a signal ends both."""
+    monkeypatch.setenv("FAIRLEAD_NATS", fresh_nats.url)
+    built: dict[str, list[Agent]] = {"well": [], "ill": []}
+    ends: dict[str, list[BaseException | None]] = {"well": [], "ill": [ValueError("broken"), ValueError("broken")]}
+    stop = asyncio.Event()
+
+    def building(name: str) -> asyncio.Task[int]:
+        async def build(bus: Bus) -> Agent:
+            built[name].append(Agent(ends[name]))
+            return built[name][-1]
+
+        return asyncio.ensure_future(keep(name, build, stop))
+
+    with capture_logs() as lines:
+        kept = [building(name) for name in built]
+        await eventually_async(lambda: len(built["ill"]) == 3)
+        await eventually_async(lambda: len(built["well"]) == 1)
+        assert not any(task.done() for task in kept)
+        stop.set()
+        assert await asyncio.gather(*kept) == [0, 0]
+    assert [line["event"] for line in lines].count("ended by an error") == 2
+    assert len(built["well"]) == 1
+
+
+async def test_what_cannot_be_replaced_ends_the_process(
+    fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is stuck keeps its files: only a new process can start it, and the others stop in order for that."""
+    monkeypatch.setenv("FAIRLEAD_NATS", fresh_nats.url)
+    stop = asyncio.Event()
+    stuck = Agent([CannotRestart("stuck")])
+
+    async def build(bus: Bus) -> Agent:
+        return stuck
+
+    assert await keep("stuck", build, stop) == 1
+    assert stop.is_set()

@@ -30,7 +30,7 @@ LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 OFFSETS = "HOSTILE_CLOCKS"
 #: Parts of which each is set alone, in turn. nats-server is not among them: Go reads the clock without libc.
 SERVICES = ("queue", "placer", "telemetry")
-PARTS = ("queue", "agent-sim-1", "placer", "gateway", "telemetry")
+PARTS = ("queue", "agents", "placer", "gateway", "telemetry")
 HOUR_S = 3600
 WRONG_S = 6.0
 REPORTED_S = 60.0

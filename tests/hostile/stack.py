@@ -18,6 +18,7 @@ import httpx
 from fairlead.client import Client
 from fairlead.errors import FairleadError
 from fairlead.stack import state
+from fairlead.stack.local import AGENTS
 from tests.kit.eventually import eventually
 
 READY_S = 90.0
@@ -103,8 +104,8 @@ class Stack:
         return {part.name: part.pid for part in parts if _lives(part.pid)}
 
     def agents(self) -> list[str]:
-        """Names of the agents' parts."""
-        return [name for name in self.pids() if name.startswith("agent-")]
+        """Names of the parts that are agents, of one node or of several."""
+        return [name for name in self.pids() if name == AGENTS or name.startswith("agent-")]
 
     def everything(self) -> dict[int, str]:
         """{process id: command line} of all processes that name the stack's directory, jobs' among them."""

@@ -10,6 +10,7 @@ import pytest
 
 from fairlead.client import Client
 from fairlead.main import main
+from fairlead.stack.local import AGENTS
 from fairlead.stack.processes import Spec
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats.adapter import NatsBus
@@ -27,8 +28,8 @@ class OneBroken(StackCluster):
     """Three nodes; on one of them the programs of jobs are not where they should be."""
 
     def _add(self, spec: Spec) -> None:
-        if spec.name == f"agent-{BROKEN}":
-            spec = spec._replace(env={**spec.env, "PATH": "/usr/bin:/bin"})
+        if spec.name == AGENTS:
+            spec = spec._replace(argv=[*spec.argv, "--node", BROKEN, "PATH=/usr/bin:/bin"])
         super()._add(spec)
 
 

@@ -18,7 +18,7 @@ JOBS_A_ROUND = 8
 #: Acknowledged and not started. A slow machine is given no more to do at a time than a fast one.
 WAITING_MAX = 30
 ENDED_S = 600.0
-PARTS = ("gateway", "queue", "placer", "agent-sim-1", "telemetry", "nats")
+PARTS = ("gateway", "queue", "placer", "agents", "telemetry", "nats")
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.main import main
+from fairlead.stack.local import AGENTS
 from fairlead.stack.processes import Spec
 from tests.system.cluster import StackCluster
 
@@ -21,11 +22,10 @@ class OneSick(StackCluster):
     """Two nodes; a GPU of one has fallen off the bus, in play."""
 
     def _add(self, spec: Spec) -> None:
-        if spec.name == f"agent-{SICK}":
-            script = str(self.data / "simulation.toml")
-            spec = spec._replace(
-                env={**spec.env, "FAIRLEAD_SIMULATION": script, "FAIRLEAD_GPU_COUNT": "8", "FAIRLEAD_HEALTH_S": "0.5"}
-            )
+        if spec.name == AGENTS:
+            script = f"FAIRLEAD_SIMULATION={self.data / 'simulation.toml'}"
+            own = ["--node", SICK, script, "FAIRLEAD_GPU_COUNT=8", "FAIRLEAD_HEALTH_S=0.5"]
+            spec = spec._replace(argv=[*spec.argv, *own])
         super()._add(spec)
 
 

@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue with access, placer, telemetry with explainer and notifier, gateway -> agents, guard
+    nats-server -> queue with access, placer, telemetry with explainer and notifier, gateway -> agents in one process, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -23,6 +23,7 @@ from fairlead.stack.processes import Spec, Supervisor, end_pid, say
 from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.core.lease import NAME as LEASE
 from fairlead_agent.devices.labels import rack_labels
+from fairlead_agent.files import refusal
 from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire.conditions import UNHEARD_MAX, Condition, ConditionCode
 
@@ -33,6 +34,8 @@ RESERVE_MIB = "1"
 METRICS_PORT = 9400
 #: Order of the stop, highest first: nodes stop reporting before the services that listen go.
 GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
+#: The process of all simulated nodes' agents. Agents with containers or real GPUs have one each.
+AGENTS = "agents"
 #: {process: ({service: its package}, its group)}, in starting order. Services that rest most of the time share a process.
 SERVICES: dict[str, tuple[dict[str, str], int]] = {
     "queue": ({"queue": "fairlead_queue", "access": "fairlead_access"}, GROUP_WRITERS),
@@ -100,18 +103,46 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
             str(options.racks_per_block),
         )
         return [*specs, Spec("hollow", argv, {**shared, "FAIRLEAD_INSTANCE": "hollow"}, GROUP_NODES)]
+    # The guard ends the work of agents that are dead: one for all of them.
+    return [
+        *specs,
+        *_agents(options, real_gpus, shared),
+        Spec("guard", _module("fairlead_agent.guard"), shared, GROUP_NODES),
+    ]
+
+
+def _agents(options: StackOptions, real_gpus: int, shared: dict[str, str]) -> list[Spec]:
+    common = {
+        **shared,
+        "FAIRLEAD_RUNTIME": options.runtime,
+        "FAIRLEAD_PROFILE": options.profile,
+        "FAIRLEAD_JOURNAL_RESERVE_MIB": shared.get("FAIRLEAD_JOURNAL_RESERVE_MIB", RESERVE_MIB),
+    }
+    together: dict[str, dict[str, str]] = {}
+    alone: list[Spec] = []
     for number, node in enumerate(node_names(options, real_gpus)):
         real = node == "gpu-local"
-        env = {
-            **shared, "FAIRLEAD_INSTANCE": node, "FAIRLEAD_NODE": node, "FAIRLEAD_RUNTIME": options.runtime,
-            "FAIRLEAD_PROFILE": options.profile, "FAIRLEAD_DEVICES": "nvml" if real else "simulated",
-            "FAIRLEAD_JOURNAL_RESERVE_MIB": base.get("FAIRLEAD_JOURNAL_RESERVE_MIB", RESERVE_MIB),
-            "FAIRLEAD_METRICS": base.get("FAIRLEAD_METRICS", f"127.0.0.1:{METRICS_PORT + number}" if options.port else "off"),
-            "FAIRLEAD_NODE_LABELS": _labels(options, None if real else number, base.get("FAIRLEAD_NODE_LABELS", "")),
-        }  # fmt: skip
-        specs.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
-    # Ends the work of agents that are dead: one for all of them.
-    return [*specs, Spec("guard", _module("fairlead_agent.guard"), shared, GROUP_NODES)]
+        metrics = f"127.0.0.1:{METRICS_PORT + number}" if options.port else "off"
+        own = {
+            "FAIRLEAD_DEVICES": "nvml" if real else "simulated",
+            "FAIRLEAD_METRICS": shared.get("FAIRLEAD_METRICS", metrics),
+            "FAIRLEAD_NODE_LABELS": _labels(options, None if real else number, shared.get("FAIRLEAD_NODE_LABELS", "")),
+        }
+        if _is_shared(options, node):
+            together[node] = own
+        else:
+            env = {**common, "FAIRLEAD_INSTANCE": node, "FAIRLEAD_NODE": node, **own}
+            alone.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
+    if not together:
+        return alone
+    words = [word for node, own in together.items() for word in ("--node", node, *(f"{k}={v}" for k, v in own.items()))]
+    env = {**common, "FAIRLEAD_INSTANCE": AGENTS}
+    return [Spec(AGENTS, _module("fairlead_agent", *words), env, GROUP_NODES), *alone]
+
+
+def _is_shared(options: StackOptions, node: str) -> bool:
+    """Return True if the node's agent is one of those in the process AGENTS."""
+    return options.runtime == "process" and node != "gpu-local"
 
 
 def _sign_on(options: StackOptions, base: dict[str, str]) -> dict[str, str]:
@@ -178,7 +209,7 @@ class Stack:
         try:
             # What a killed supervisor left behind would write to the same store.
             end_leftovers(self.options.data)
-            state.save_conditions(self.options.data, [])
+            state.forget_conditions(self.options.data)
             port = self._http_port()
             self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
@@ -295,7 +326,9 @@ class Stack:
     def _last_joining(self) -> str:
         """The process whose log has the reason where nodes do not join."""
         names = node_names(self.options, self._real_gpus)
-        return "hollow" if self.options.runtime == "hollow" else f"agent-{min(names)}" if names else "gateway"
+        if self.options.runtime == "hollow" or not names:
+            return "hollow" if names else "gateway"
+        return AGENTS if _is_shared(self.options, min(names)) else f"agent-{min(names)}"
 
     def _unstored(self) -> bool:
         """True while the running gateway finds that commands are not stored."""
@@ -364,18 +397,20 @@ class Stack:
         return complete and names <= _nodes_there(client) - set(readiness.nodes.unheard)
 
     def _refusing(self) -> set[str]:
-        """Names of the nodes whose agents have ended because they cannot work there."""
-        return {name.removeprefix("agent-") for name in self._supervisor.unfit()}
+        """Names of the nodes whose agents cannot work there: of those that share a process, and of those that have ended."""
+        ended = {name.removeprefix("agent-") for name in self._supervisor.unfit()}
+        return ended | set(refusal.read(self.options.data))
 
     def _say_refusals(self) -> None:
         """Name the nodes whose agents refuse to work. Raises FairleadError where that is every node."""
-        refusing = sorted(self._refusing())
-        found = state.logged(self.options.data / "logs", [f"agent-{name}" for name in refusing])
-        if found and len(refusing) == len(node_names(self.options, self._real_gpus)):
-            raise state.error_of(found, self._data_word())
-        for name in refusing:
+        reasons = refusal.read(self.options.data)
+        for name in self._refusing() - set(reasons):
             for each in state.logged(self.options.data / "logs", [f"agent-{name}"]):
-                self._say("note", f"{name} takes no work, its agent refuses to start: {each.message}; {each.hint()}")
+                reasons[name] = each
+        if reasons and len(reasons) == len(node_names(self.options, self._real_gpus)):
+            raise state.error_of(list(dict.fromkeys(reasons.values())), self._data_word())
+        for name, each in sorted(reasons.items()):
+            self._say("note", f"{name} takes no work, its agent refuses to start: {each.message}; {each.hint()}")
 
     def _nodes_line(self, client: Client) -> str:
         # The log may know nodes of an earlier `up` with other options; they are lost and not meant here.

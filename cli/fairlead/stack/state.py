@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.errors import FairleadError
+from fairlead_agent.files import refusal
 from fairlead_schemas.wire.conditions import Condition, ConditionCode
 
 FILE = "stack.json"
@@ -162,11 +163,22 @@ def save_conditions(data: Path, conditions: list[Condition]) -> None:
 
 def forget_condition(data: Path, code: ConditionCode) -> None:
     """Remove a condition that a person has dealt with."""
-    save_conditions(data, [condition for condition in load_conditions(data) if condition.code != code])
+    save_conditions(data, [condition for condition in _saved(data) if condition.code != code])
+
+
+def forget_conditions(data: Path) -> None:
+    """Remove all that an earlier stack has left, its agents' refusals too."""
+    save_conditions(data, [])
+    for node in refusal.read(data):
+        refusal.forget(data / f"{refusal.DIRECTORY}{node}")
 
 
 def load_conditions(data: Path) -> list[Condition]:
-    """Return the conditions that were kept; none where there is no file that can be read."""
+    """Return the conditions that were kept, here and by agents; none where there is no file that can be read."""
+    return list(dict.fromkeys([*_saved(data), *refusal.read(data).values()]))
+
+
+def _saved(data: Path) -> list[Condition]:
     try:
         return _kept.decode((data / CONDITIONS_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -5,9 +5,9 @@ Each event becomes one call of the core: messages of the placer and changes of t
 """
 
 import asyncio
-import contextlib
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 import structlog
@@ -17,6 +17,7 @@ from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.runs import RunEvent, RunKey
 from fairlead_agent.core.steps import Step
 from fairlead_agent.devices.port import Devices
+from fairlead_agent.files import refusal
 from fairlead_agent.files.guard_files import GuardReports, boottime_ns, read
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.launch.preparation import LaunchPreparation
@@ -84,7 +85,9 @@ class Agent:
         self._run_events = self._build_run_events()
         #: Why the core has given up; "" while it has not.
         self._given_up = ""
-        self._questions: Subscription
+        self._questions: Subscription | None = None
+        #: Nothing of the agent is left in its process: its files are closed, and its threads have ended.
+        self.closed = False
 
     # ------------------------------------------------------------------ parts
 
@@ -212,6 +215,14 @@ class Agent:
 
     async def run(self) -> int:
         """Work until `stop`, or a journal that fails or does not fit the log. The exit code: 0, or 1 for the journal."""
+        try:
+            return await self._work()
+        finally:
+            # A cancelled agent did not stop in time: to wait for its disk would cost the end of its process more time.
+            if not isinstance(sys.exception(), asyncio.CancelledError):
+                await self._close()
+
+    async def _work(self) -> int:
         self.lease.renew(self.core.renewed)
         await self._begin()
         await self._listen()
@@ -237,7 +248,6 @@ class Agent:
             _log.critical("the journal cannot be written", reason=str(self.journal.failed.exception()))
         if self._given_up:  # runs continue here, too, until a person has decided which past is right
             _log.critical("the agent gives up", reason=self._given_up, directory=str(self.settings.directory))
-        await self._close()
         return 1 if failed or self._given_up else 0
 
     async def stop(self) -> None:
@@ -274,6 +284,7 @@ class Agent:
                 self.runtime.release(run.key)
         await self.preparation.open([key for key, what in found.items() if what.state == "running"])
         self.do(step)
+        refusal.forget(self.settings.directory)  # of an agent before this one
         states = [what.state for what in found.values()]
         _log.info(
             "agent started",
@@ -292,18 +303,27 @@ class Agent:
             self.journal.failed.set_exception(error)
 
     async def _close(self) -> None:
-        await self.metrics.close()
-        with contextlib.suppress(BusError):
-            await self.preparation.close()
-        await self.link.close()
-        with contextlib.suppress(BusError):
-            await self._questions.close()
-        await self.tasks.close()
-        await self.monitor.close()
-        await self.runtime.close()
+        await self._attempt(self.metrics.close)
+        await self._attempt(self.preparation.close)
+        await self._attempt(self.link.close)
+        if self._questions is not None:
+            await self._attempt(self._questions.close)
+        await self._attempt(self.tasks.close)
+        await self._attempt(self.monitor.close)
+        await self._attempt(self.runtime.close)
         self.lease.close()
         await self.journal.close()
         self.devices.close()
+        self.closed = True
+
+    async def _attempt(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Close a part. An error is logged, so that the others are closed, too: a start that failed has opened only some."""
+        try:
+            await close()
+        except BusError:  # away, or closed by its other end
+            pass
+        except Exception:  # noqa: BLE001 -- the journal must be closed all the same
+            _log.exception("a part of the agent could not be closed", node=self.settings.node)
 
     # ------------------------------------------------------------------ what happens, to the core
 

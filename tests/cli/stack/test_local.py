@@ -57,12 +57,20 @@ def test_jobs_survive_down_and_up(cluster: CommandLineStack) -> None:
 
 
 def test_killed_processes_come_back(cluster: CommandLineStack) -> None:
-    """kill -9 of every service and of the bus, one after the other: each comes back, and jobs still run."""
+    """kill -9 of every service, of all nodes' agents at once and of the bus: each comes back, new jobs run, and the runs of
+    both nodes lived on, were taken up again, and ran once."""
     cluster.up()
-    for name in ("queue", "placer", "gateway", "agent-sim-1", "nats"):
+    gate, marks = cluster.data / "gate", cluster.data / "marks"
+    script = f"echo $FAIRLEAD_NODE >> {marks}; until [ -e {gate} ]; do sleep 0.1; done; exit 7"
+    running = [cluster.ok("submit", "--gpus", "8", "--", "sh", "-c", script).strip() for _ in range(2)]
+    eventually(lambda: marks.exists() and len(marks.read_text().split()) == 2, "both run", look_s=0.1)
+    for name in ("queue", "placer", "gateway", "agents", "nats"):
         os.kill(cluster.process(name).pid, signal.SIGKILL)
     eventually(lambda: cluster.run("queues").returncode != UNREACHABLE, "the gateway is back", look_s=0.2)
     assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true").strip().isdecimal()
+    gate.touch()
+    assert [cluster.run("wait", job, "--timeout", "60s").returncode for job in running] == [7, 7]
+    assert sorted(marks.read_text().split()) == ["sim-1", "sim-2"]
 
 
 def test_a_second_stack_on_the_same_data_is_refused(cluster: CommandLineStack) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from fairlead.errors import FairleadError
 from fairlead.stack import nats_server, state
-from fairlead.stack.local import SERVICES, StackOptions, plan
+from fairlead.stack.local import AGENTS, SERVICES, StackOptions, plan
 from fairlead.stack.processes import Spec, Supervisor
+from fairlead_agent.__main__ import nodes
 from fairlead_agent.devices.profiles import profiles
 from tests.cli.conftest import Run
 from tests.kit.eventually import eventually
@@ -27,10 +28,21 @@ def specs(**changes: object) -> dict[str, Spec]:
     return {spec.name: spec for spec in planned}
 
 
-def test_a_stack_has_processes_for_its_services_and_one_for_each_node() -> None:
-    """Agents are distinguished by their environment, services that rest share a process; no process gets NATS_URL."""
+def nodes_of(spec: Spec) -> dict[str, dict[str, str]]:
+    """Return the environment of each node of a process of agents, as its program reads it."""
+    words, given = iter(spec.argv[3:]), list[list[str]]()
+    for word in words:
+        if word == "--node":
+            given.append([])
+        else:
+            given[-1].append(word)
+    return nodes(given, spec.env)
+
+
+def test_a_stack_has_processes_for_its_services_and_one_for_its_nodes() -> None:
+    """Agents are distinguished by their settings, services that rest share a process; no process gets NATS_URL."""
     planned = specs()
-    assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
+    assert list(planned) == [*SERVICES, AGENTS, "guard"]
     assert planned["queue"].argv[1:] == [
         "-m",
         "fairlead_bus.together",
@@ -48,19 +60,33 @@ def test_a_stack_has_processes_for_its_services_and_one_for_each_node() -> None:
     packages = [package for packages, _ in SERVICES.values() for package in packages.values()]
     assert all(find_spec(f"{package}.service") is not None for package in packages)
     assert all(find_spec(spec.argv[2]) is not None for spec in planned.values())
-    agent = planned["agent-sim-2"].env
+    agent = nodes_of(planned[AGENTS])["sim-2"]
     assert (agent["FAIRLEAD_NODE"], agent["FAIRLEAD_DEVICES"], agent["FAIRLEAD_RUNTIME"]) == (
         "sim-2",
         "simulated",
         "process",
     )
+    assert agent["FAIRLEAD_METRICS"] == "127.0.0.1:9401"
     assert all("NATS_URL" not in spec.env and spec.env["FAIRLEAD_DATA"] == "/data" for spec in planned.values())
+
+
+def test_nodes_with_containers_or_real_gpus_have_a_process_each() -> None:
+    """Their drivers and engines can hold up a process; a stack without nodes has no process for them."""
+    options = StackOptions(Path("/data"), nodes=2, runtime="docker")
+    planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, base={})
+    assert [spec.name for spec in planned] == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
+    assert planned[-2].env["FAIRLEAD_NODE"] == "sim-2"
+    assert planned[-2].argv[1:] == ["-m", "fairlead_agent"]
+    one = plan(options._replace(runtime="process"), nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base={})
+    assert [spec.name for spec in one] == [*SERVICES, AGENTS, "agent-gpu-local", "guard"]
+    assert (one[-2].env["FAIRLEAD_DEVICES"], one[-2].env["FAIRLEAD_RUNTIME"]) == ("nvml", "process")
+    assert list(specs(nodes=0)) == [*SERVICES, "guard"]
 
 
 def test_nodes_stop_before_services_and_services_before_the_bus() -> None:
     """The order of a stop: agents, readers, writers."""
     groups = {name: spec.group for name, spec in specs().items()}
-    assert groups["agent-sim-1"] > groups["gateway"] > groups["queue"] > 0
+    assert groups[AGENTS] > groups["gateway"] > groups["queue"] > 0
 
 
 def test_hollow_nodes_are_one_process() -> None:
@@ -84,12 +110,15 @@ def test_simulated_nodes_have_rack_labels() -> None:
     """Before the labels of all nodes, which come later and so win; a real machine has its admin's labels."""
     options = StackOptions(Path("/data"), nodes=5)
     base = {"FAIRLEAD_NODE_LABELS": "fairlead/spine=s7"}
-    planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base=base)
-    labels = {spec.name: spec.env.get("FAIRLEAD_NODE_LABELS") for spec in planned if spec.name.startswith("agent-")}
-    assert labels["agent-sim-1"] == "fairlead/rack=r1,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
-    assert labels["agent-sim-5"] == "fairlead/rack=r2,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
-    assert labels["agent-gpu-local"] == "fairlead/spine=s7"
-    assert specs(nodes_per_rack=0)["agent-sim-1"].env["FAIRLEAD_NODE_LABELS"] == ""
+    planned = {
+        spec.name: spec for spec in plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base=base)
+    }
+    simulated = nodes_of(planned[AGENTS])
+    labels = {node: env["FAIRLEAD_NODE_LABELS"] for node, env in simulated.items()}
+    assert labels["sim-1"] == "fairlead/rack=r1,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
+    assert labels["sim-5"] == "fairlead/rack=r2,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
+    assert planned["agent-gpu-local"].env["FAIRLEAD_NODE_LABELS"] == "fairlead/spine=s7"
+    assert nodes_of(specs(nodes_per_rack=0)[AGENTS])["sim-1"]["FAIRLEAD_NODE_LABELS"] == ""
 
 
 @pytest.fixture

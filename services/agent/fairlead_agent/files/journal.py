@@ -7,6 +7,7 @@ fsync, and two thread switches. Start at `Journal.open`.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import threading
@@ -110,25 +111,14 @@ class Journal:
             os.close(lock)
             raise JournalHeld(f"{directory} is held by another agent process") from error
         path = directory / "journal"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        data = path.read_bytes()
-        refuse_newer(data, str(path))
-        records, whole = decode_lines(data, str(path))
-        os.ftruncate(fd, whole)
-        ledger = Ledger()
-        for record in records:
-            ledger.apply(record)
-        if not records:
-            first = Opened(incarnation=incarnation, node=node, format=FORMAT)
-            whole = os.write(fd, encode_line(first))
-            ledger.apply(first)
-        os.fsync(fd)
-        _sync_directory(directory)
-        if ledger.node != node:
-            raise JournalDamaged(f"{path} is the journal of node {ledger.node}, not of {node}")
-        if ledger.condemned:
-            raise JournalDamaged(f"{path}: {ledger.condemned}")
-        return cls(path, ledger, fd, lock, whole, Reserve(directory, reserve_bytes))
+        with contextlib.ExitStack() as failed:  # the process may live on, and try again
+            failed.callback(os.close, lock)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            failed.callback(os.close, fd)
+            ledger, whole = _fold(path, fd, node, incarnation)
+            journal = cls(path, ledger, fd, lock, whole, Reserve(directory, reserve_bytes))
+            failed.pop_all()
+        return journal
 
     def write(
         self, records: Sequence[Record], then: Callable[[], None] | None = None, *, can_wait: bool = False
@@ -246,6 +236,28 @@ class Journal:
         self._append(data)
         new.rename(self.path)
         _sync_directory(self.path.parent)
+
+
+def _fold(path: Path, fd: int, node: str, incarnation: str) -> tuple[Ledger, int]:
+    """Fold the journal's records, and begin an empty one. Return its ledger, and its size in bytes. Raises JournalDamaged, JournalNewer."""
+    data = path.read_bytes()
+    refuse_newer(data, str(path))
+    records, whole = decode_lines(data, str(path))
+    os.ftruncate(fd, whole)
+    ledger = Ledger()
+    for record in records:
+        ledger.apply(record)
+    if not records:
+        first = Opened(incarnation=incarnation, node=node, format=FORMAT)
+        whole = os.write(fd, encode_line(first))
+        ledger.apply(first)
+    os.fsync(fd)
+    _sync_directory(path.parent)
+    if ledger.node != node:
+        raise JournalDamaged(f"{path} is the journal of node {ledger.node}, not of {node}")
+    if ledger.condemned:
+        raise JournalDamaged(f"{path}: {ledger.condemned}")
+    return ledger, whole
 
 
 class _FirstRecord(msgspec.Struct):

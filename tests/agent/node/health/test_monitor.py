@@ -1,6 +1,7 @@
 """The whole agent's health on the in-memory bus: what it reports, and what it does about the work it is given."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -54,9 +55,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     """The devices of the next agent."""
     found: list[Played] = []
 
-    def build(settings: Any) -> Any:
+    def build(settings: Any, env: Any = os.environ) -> Any:
         if not found:
-            found.append(Played(build_devices(settings)))
+            found.append(Played(build_devices(settings, env)))
         return found[0]
 
     monkeypatch.setattr("fairlead_agent.__main__.build_devices", build)
