@@ -99,6 +99,10 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_agent.doctor", "fairlead_agent.setup"),
         "`doctor` looks at this very machine",
     ),
+    "fairlead.stack": (
+        ("fairlead_agent.files",),
+        "`up` and `doctor` show why an agent refuses that shares its process with others",
+    ),
     "fairlead.commands.stack": (
         ("fairlead_agent.devices.profiles",),
         "`up` refuses a machine that cannot be played before it starts anything",
