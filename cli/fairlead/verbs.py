@@ -122,7 +122,7 @@ VERBS: tuple[Verb, ...] = (
         "Cluster",
         "untaint",
         "nodes:untaint",
-        "Remove nodes' taints that match, but those that health or the node itself has set.",
+        "Remove nodes' taints that match (key, key:Effect or key=value:Effect), but those that health or the node itself has set.",
     ),
     Verb(
         "Cluster",

@@ -4,13 +4,24 @@ describes one node.
 
 import shutil
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import NodeName, NodeNames, Output, carry_out, connect
-from fairlead.errors import InputRefused
+from fairlead.commands.options import (
+    NodeName,
+    NodeNames,
+    NodesDryRun,
+    Output,
+    Selector,
+    carry_out,
+    complete_node,
+    connect,
+    expand_nodes,
+    labels_of,
+)
+from fairlead.errors import InputRefused, NotFound
 from fairlead.render import columns, terminal
 from fairlead.render.cluster_map import By, draw
 from fairlead.render.terminal import Format
@@ -61,6 +72,8 @@ Reason = Annotated[str, typer.Option("--reason", help="Shown wherever the node i
 
 #: Width of a picture in columns where the output has no known width.
 PIPE_COLUMNS = 80
+#: Jobs of a node that one line names.
+JOBS_SHOWN_MAX = 5
 
 
 Words = Annotated[
@@ -145,7 +158,8 @@ def _clocks(client: Client) -> str:
 def _about_named(words: list[str], output: Format, reason: str) -> None:
     verb, names = words[0], words[1:]
     if verb == "remove" and names:
-        _each(names, lambda client, node: client.ask_node(node, "remove", reason=reason), "removed", output)
+        chosen = NodeWords(names, None, dry_run=False)
+        _each(chosen, lambda client, node: client.ask_node(node, "remove", reason=reason), "removed", output)
         return
     if verb != "describe" or len(names) != 1:
         raise InputRefused(
@@ -174,22 +188,38 @@ def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
         terminal.write_picture(draw(facts, by, width, each=output is Format.wide))
 
 
-def cordon(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+def cordon(
+    nodes: NodeNames = None,
+    reason: Reason = "",
+    selector: Selector = None,
+    dry_run: NodesDryRun = False,
+    output: Output = Format.table,
+) -> None:
     """Give nodes no new work; their present runs continue.
 
     fairlead cordon sim-1 --reason "fan is loud"
 
-    fairlead cordon sim-1 sim-2     (one request and one line for each; exit code 1 if one of them is refused)
+    fairlead cordon sim-1 "sim-[3-8]"     (one request and one line for each; exit code 1 if one of them is refused)
+
+    fairlead cordon -l fairlead/rack=r1 --dry-run     (which nodes that would be; nothing is sent)
     """
-    _each(nodes, lambda client, node: client.cordon(node, reason), "cordoned", output)
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.cordon(node, reason),
+        "cordoned",
+        output,
+        would="cordoned",
+    )
 
 
-def uncordon(nodes: NodeNames, output: Output = Format.table) -> None:
+def uncordon(
+    nodes: NodeNames = None, selector: Selector = None, dry_run: NodesDryRun = False, output: Output = Format.table
+) -> None:
     """Give nodes work again (ends a drain, too).
 
     fairlead uncordon sim-1 sim-2
     """
-    _each(nodes, Client.uncordon, _uncordoned, output)
+    _each(NodeWords(nodes, selector, dry_run), Client.uncordon, _uncordoned, output, would="uncordoned")
 
 
 def _uncordoned(node: dict[str, Any]) -> str:
@@ -203,11 +233,13 @@ def _uncordoned(node: dict[str, Any]) -> str:
 
 
 def drain(
-    nodes: NodeNames,
+    nodes: NodeNames = None,
     reason: Reason = "",
     deadline: Annotated[
         str, typer.Option("--deadline", help='Move what still runs there after this long ("30m"); without it: wait.')
     ] = "",
+    selector: Selector = None,
+    dry_run: NodesDryRun = False,
     output: Output = Format.table,
 ) -> None:
     """Empty nodes: no new work, and at the deadline their jobs go elsewhere.
@@ -216,61 +248,125 @@ def drain(
     """
     if deadline:
         quantities.parse_duration(deadline)
-    _each(nodes, lambda client, node: client.drain(node, reason, deadline), "draining", output)
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.drain(node, reason, deadline),
+        "draining",
+        output,
+        would="drained",
+    )
 
 
-Taint = Annotated[str, typer.Argument(metavar="TAINT", help="key=value:Effect.", show_default=False)]
+Tainted = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NODE… TAINT",
+        help="sim-1, sim-1,sim-2 or sim-[1-4]; then key=value:Effect.",
+        autocompletion=complete_node,
+        show_default=False,
+    ),
+]
 
 
-def taint(nodes: NodeNames, taint: Taint, reason: Reason = "", output: Output = Format.table) -> None:
+def taint(
+    words: Tainted,
+    reason: Reason = "",
+    selector: Selector = None,
+    dry_run: NodesDryRun = False,
+    output: Output = Format.table,
+) -> None:
     """Keep work that does not tolerate the taint from nodes.
 
     fairlead taint sim-1 sim-2 team=vision:NoSchedule
 
+    fairlead taint -l fairlead/rack=r1 team=vision:NoSchedule     (every node with this label)
+
     Effects: NoSchedule (nothing new), PreferNoSchedule (only where nothing else has room), NoExecute (what runs there
     leaves, too).
     """
-    _each(nodes, lambda client, node: client.ask_node(node, "taint", taint=taint, reason=reason), "tainted", output)
+    nodes, taint = words[:-1], words[-1]
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.ask_node(node, "taint", taint=taint, reason=reason),
+        "tainted",
+        output,
+        would=f"tainted with {taint}",
+    )
 
 
 def untaint(
-    nodes: NodeNames,
-    taint: Annotated[
-        str, typer.Argument(metavar="TAINT", help="key, key:Effect or key=value:Effect.", show_default=False)
-    ],
-    output: Output = Format.table,
+    words: Tainted, selector: Selector = None, dry_run: NodesDryRun = False, output: Output = Format.table
 ) -> None:
-    """Remove nodes' taints that match, but those that health or the node itself has set.
+    """Remove nodes' taints that match (key, key:Effect or key=value:Effect), but those that health or the node itself has set.
 
     fairlead untaint sim-1 team
     """
-    _each(nodes, lambda client, node: client.ask_node(node, "untaint", taint=taint), "untainted", output)
+    nodes, taint = words[:-1], words[-1]
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.ask_node(node, "untaint", taint=taint),
+        "untainted",
+        output,
+        would=f"freed of {taint}",
+    )
 
 
-def quarantine(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+def quarantine(
+    nodes: NodeNames = None,
+    reason: Reason = "",
+    selector: Selector = None,
+    dry_run: NodesDryRun = False,
+    output: Output = Format.table,
+) -> None:
     """Give nodes no work until they are released; their present runs continue.
 
     fairlead quarantine sim-1 --reason "smells"
     """
-    _each(nodes, lambda client, node: client.ask_node(node, "quarantine", reason=reason), "in quarantine", output)
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.ask_node(node, "quarantine", reason=reason),
+        "in quarantine",
+        output,
+        would="quarantined",
+    )
 
 
-def unquarantine(nodes: NodeNames, output: Output = Format.table) -> None:
+def unquarantine(
+    nodes: NodeNames = None, selector: Selector = None, dry_run: NodesDryRun = False, output: Output = Format.table
+) -> None:
     """End nodes' quarantine, or the suspicion against them.
 
     fairlead unquarantine sim-1
     """
-    _each(nodes, lambda client, node: client.ask_node(node, "unquarantine"), "released", output)
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.ask_node(node, "unquarantine"),
+        "released",
+        output,
+        would="released",
+    )
 
 
-def declare_dead(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+def declare_dead(
+    nodes: NodeNames = None,
+    reason: Reason = "",
+    selector: Selector = None,
+    dry_run: NodesDryRun = False,
+    output: Output = Format.table,
+) -> None:
     """Say that nothing runs on lost nodes any more, so that their jobs may start elsewhere, strict ones, too.
 
     fairlead declare-dead n7 --reason "switched off at the rack"
 
     Only what you have seen: if a node still runs a job, the job will run twice.
     """
-    _each(nodes, lambda client, node: client.ask_node(node, "declare-dead", reason=reason), "declared dead", output)
+    _each(
+        NodeWords(nodes, selector, dry_run),
+        lambda client, node: client.ask_node(node, "declare-dead", reason=reason),
+        "declared dead",
+        output,
+        would="declared dead",
+    )
 
 
 def restore(
@@ -285,27 +381,82 @@ def restore(
     fairlead restore sim-1 GPU-52c1bb0e-…
     """
     _each(
-        [node],
+        NodeWords([node], None, dry_run=False),
         lambda client, name: client.ask_node(name, "restore", gpu=gpu),
         f"uses {gpu} again" if gpu else "is well again",
         output,
     )
 
 
+class NodeWords(NamedTuple):
+    """Nodes of a command line."""
+
+    words: list[str] | None
+    selector: list[str] | None
+    #: Nothing is to be sent.
+    dry_run: bool
+
+
 def _each(
-    names: list[str],
+    choice: NodeWords,
     verb: Callable[[Client, str], dict[str, Any]],
     done: str | Callable[[dict[str, Any]], str],
     output: Format,
+    *,
+    would: str = "",
 ) -> None:
     """Carry a verb out on every node. The refusal of a single node decides the exit code; of several, each refusal is one
-    line and the exit code is 1.
+    line and the exit code is 1. With `dry_run`: write what `would` be done.
     """
     with connect() as client:
-        refusals = carry_out(client, dict.fromkeys(names), verb, kind="node", done=done, output=output)
+        names = _chosen(client, choice)
+        if choice.dry_run:
+            _foretell(client, names, would, output)
+            return
+        refusals = carry_out(client, names, verb, kind="node", done=done, output=output)
     for node, refusal in refusals.items():
-        if len(set(names)) == 1:
+        if len(names) == 1:
             raise refusal
         terminal.note(f"error: {node}: {' '.join(str(refusal).split())}")
     if refusals:
         raise typer.Exit(1)
+
+
+def _chosen(client: Client, choice: NodeWords) -> list[str]:
+    """Return the nodes of a choice: those named, then those with every label. Raises InputRefused, NotFound."""
+    names, labels = expand_nodes(choice.words or ()), labels_of(choice.selector)
+    if labels:
+        matching = [node.id for node in client.nodes().items if labels.items() <= node.labels.items()]
+        if not matching:
+            words = ", ".join(f"{key}={value}" for key, value in labels.items())
+            raise NotFound(f"no node has the label {words}", hint="fairlead nodes describe NODE shows a node's labels")
+        names = list(dict.fromkeys([*names, *matching]))
+    if not names:
+        raise InputRefused(
+            "expected at least one node or --selector, found none",
+            hint='fairlead cordon "sim-[1-4]" | -l fairlead/rack=r1',
+        )
+    return names
+
+
+def _foretell(client: Client, names: list[str], would: str, output: Format) -> None:
+    """Write what would be done to each node. Raises NotFound for the first that does not exist, after the others."""
+    known = {node.id: node for node in client.nodes().items}
+    found = [known[name] for name in names if name in known]
+    if output in (Format.json, Format.yaml):
+        facts = [{"node": node.id, "would_be": would, "state": node.state, "jobs": node.jobs} for node in found]
+        terminal.write(terminal.document(facts, output))
+    elif output is Format.names:
+        terminal.write("".join(f"node/{node.id}\n" for node in found))
+    else:
+        lines = (f"{node.id} would be {would}; it is {node.state}, {_jobs(node)}\n" for node in found)
+        terminal.write("".join(lines))
+    terminal.note("nothing was sent; whether the node's state allows it is decided when it is")
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise NotFound(f"there is no node {', '.join(missing)}", hint="fairlead nodes")
+
+
+def _jobs(node: Node) -> str:
+    shown = ", ".join(node.jobs[:JOBS_SHOWN_MAX]) + (", …" if len(node.jobs) > JOBS_SHOWN_MAX else "")
+    return f"with {len(node.jobs)} job{'' if len(node.jobs) == 1 else 's'}: {shown}" if node.jobs else "without jobs"

@@ -16,13 +16,15 @@ from fairlead.client import Client
 from fairlead.errors import FairleadError, InputRefused, NotFound
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
-from fairlead_schemas.units import quantities
+from fairlead_schemas.units import hostlists, quantities
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import parse_moment, rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
 #: One command names at most this many jobs; `all` may stand for more.
 RANGE_MAX = 10_000
+#: One command names at most this many nodes.
+NODES_MAX = 10_000
 
 _RANGE = re.compile(r"([1-9]\d{0,17})-([1-9]\d{0,17})\Z")
 _ELEMENTS = re.compile(r"([1-9]\d{0,17})(?:_|)\[([\d,\-]+)\]\Z")
@@ -224,6 +226,33 @@ def time_of(text: str) -> str:
         ) from None
 
 
+def labels_of(words: Iterable[str] | None) -> dict[str, str]:
+    """Return the labels of `--selector` words. Raises InputRefused."""
+    found: dict[str, str] = {}
+    for word in words or ():
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise InputRefused(f'--selector: expected key=value, found "{word}"')
+        found[key] = value
+    return found
+
+
+def expand_nodes(words: Iterable[str]) -> list[str]:
+    """Return node names in the order named, each once: `n1`, `n1,n2` and `n-[1-4]` as Slurm writes them. Raises InputRefused."""
+    found: dict[str, None] = {}
+    for word in words:
+        try:
+            names = hostlists.expand(word)
+        except ValueError as error:
+            raise InputRefused(str(error)) from None
+        if not all(names) or len(names) > NODES_MAX:
+            raise InputRefused(
+                f'expected 1 to {NODES_MAX} nodes such as "sim-1", "sim-1,sim-2" or "sim-[1-4]", found "{word}"'
+            )
+        found.update(dict.fromkeys(names))
+    return list(found)
+
+
 ListOutput = Annotated[
     ListFormat,
     typer.Option("--output", "-o", help="table, wide, json, yaml, name or csv; JSON is the API's own shape."),
@@ -241,7 +270,21 @@ Id = Annotated[
     str, typer.Argument(metavar="ID", help="812, 812_3 or last.", autocompletion=complete_job, show_default=False)
 ]
 NodeName = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node, show_default=False)]
-NodeNames = Annotated[list[str], typer.Argument(metavar="NODE…", autocompletion=complete_node, show_default=False)]
+NodeNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NODE…", help="sim-1, sim-1,sim-2 or sim-[1-4].", autocompletion=complete_node, show_default=False
+    ),
+]
+Selector = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--selector", "-l", help="key=value: nodes with this label; repeatable: with all.", show_default=False
+    ),
+]
+NodesDryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say which nodes it would be, with their state and jobs, and send nothing.")
+]
 NamedIds = Annotated[
     list[str],
     typer.Argument(

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import NodeName, Output, connect
-from fairlead.errors import InputRefused
+from fairlead.commands.options import NodeName, Output, Selector, connect, labels_of
 from fairlead.render import columns, terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.http.api import Page
@@ -18,23 +17,10 @@ Reason = Annotated[str, typer.Option("--reason", help="Shown wherever its nodes 
 Nodes = Annotated[
     list[str] | None, typer.Option("--node", help="A node; several times for several.", show_default=False)
 ]
-Selector = Annotated[
-    list[str] | None, typer.Option("--selector", "-l", help="key=value: nodes with this label.", show_default=False)
-]
 
 rollout = typer.Typer(invoke_without_command=True)
 maintenance = typer.Typer(invoke_without_command=True)
 breaker = typer.Typer(invoke_without_command=True)
-
-
-def _labels(words: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words or ():
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise InputRefused(f'expected key=value, found "{word}"')
-        found[key] = value
-    return found
 
 
 def _list(
@@ -113,10 +99,10 @@ def start(
     body = _given(
         name=name,
         nodes=node,
-        selector=_labels(selector),
+        selector=labels_of(selector),
         all=every,
         nodesMax=nodes_max,
-        want=_labels(want),
+        want=labels_of(want),
         deadline=_duration(deadline),
         stopLong=stop_long,
         reason=reason,
@@ -222,7 +208,7 @@ def schedule(
         duration=_duration(lasting),
         notice=_duration(notice),
         nodes=node,
-        selector=_labels(selector),
+        selector=labels_of(selector),
         reason=reason,
     )
     with connect() as client:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, page, problem, queue_document
+from tests.cli.gateway_stub import GatewayStub, node_document, page, problem, queue_document
 
 NODE = {"id": "n1", "sequence": 41}
 ROLLOUT = {
@@ -292,3 +292,79 @@ def test_nodes_name_clocks_that_were_set_or_differ(gateway: GatewayStub, run: Ru
     assert table == "no nodes have joined"
     assert footer == "clock: queue: its machine's clock is 3600 s ahead of log time, which creeps to it"
     assert "clock" not in run("nodes", "-o", "json").out
+
+
+RACKS = [
+    node_document(id="sim-1", labels={"rack": "r1", "kind": "a"}),
+    node_document(id="sim-2", labels={"rack": "r1"}, jobs=[]),
+    node_document(id="sim-3", labels={"rack": "r2"}, state="drained", jobs=[str(job) for job in range(7)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (("sim-[1-3]",), ["sim-1", "sim-2", "sim-3"]),
+        (("sim-2,sim-1", "sim-[1-2]"), ["sim-2", "sim-1"]),
+        (("-l", "rack=r1"), ["sim-1", "sim-2"]),
+        (("-l", "rack=r1", "-l", "kind=a"), ["sim-1"]),
+        (("sim-3", "--selector", "kind=a"), ["sim-3", "sim-1"]),
+    ],
+)
+def test_nodes_are_chosen_by_lists_ranges_and_labels(
+    gateway: GatewayStub, run: Run, words: tuple[str, ...], chosen: list[str]
+) -> None:
+    """Each once, in the order named; a dry run names the same and sends nothing."""
+    gateway.on("GET", "/v1/nodes", page(*RACKS))
+    for node in ("sim-1", "sim-2", "sim-3"):
+        gateway.on("POST", f"/v1/nodes/{node}:cordon", {"id": node, "sequence": 41})
+    planned = run("cordon", *words, "--dry-run")
+    assert (planned.code, [line.split()[0] for line in planned.out.splitlines()]) == (0, chosen)
+    assert all(" would be cordoned; it is " in line for line in planned.out.splitlines())
+    assert {request.method for request in gateway.requests} == {"GET"} and "nothing was sent" in planned.err
+    assert run("cordon", *words).out == "".join(f"{node} cordoned\n" for node in chosen)
+
+
+def test_a_dry_run_says_what_a_node_is_and_names_those_that_are_not_there(gateway: GatewayStub, run: Run) -> None:
+    """The others are written first."""
+    gateway.on("GET", "/v1/nodes", page(*RACKS))
+    ran = run("drain", "sim-[2-4]", "--dry-run")
+    assert ran.out == (
+        "sim-2 would be drained; it is ready, without jobs\n"
+        "sim-3 would be drained; it is drained, with 7 jobs: 0, 1, 2, 3, 4, …\n"
+    )
+    assert ran.code == 3 and "there is no node sim-4" in ran.err
+    facts = msgspec.json.decode(run("taint", "sim-1", "a=b:NoSchedule", "--dry-run", "-o", "json").out)
+    assert facts == [{"node": "sim-1", "would_be": "tainted with a=b:NoSchedule", "state": "ready", "jobs": ["812"]}]
+
+
+def test_a_taint_takes_nodes_by_label(gateway: GatewayStub, run: Run) -> None:
+    """The last word is the taint."""
+    gateway.on("GET", "/v1/nodes", page(*RACKS))
+    for node in ("sim-1", "sim-2"):
+        for verb in ("taint", "untaint"):
+            gateway.on("POST", f"/v1/nodes/{node}:{verb}", {"id": node, "sequence": 41})
+    assert run("taint", "-l", "rack=r1", "a=b:NoSchedule").out == "sim-1 tainted\nsim-2 tainted\n"
+    assert run("untaint", "a", "-l", "rack=r1").out == "sim-1 untainted\nsim-2 untainted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("cordon",), 2, "expected at least one node or --selector"),
+        (("taint", "a=b:NoSchedule"), 2, "expected at least one node or --selector"),
+        (("cordon", "sim-[1-"), 2, "expected a hostlist"),
+        (("cordon", "sim-[1-99999]"), 2, "expected 1 to 10000 nodes"),
+        (("cordon", ""), 2, "expected 1 to 10000 nodes"),
+        (("cordon", "-l", "rack"), 2, "--selector: expected key=value"),
+        (("cordon", "-l", "rack=r9"), 3, "no node has the label rack=r9"),
+    ],
+)
+def test_a_choice_of_no_node_is_refused(
+    gateway: GatewayStub, run: Run, words: tuple[str, ...], code: int, message: str
+) -> None:
+    """Before anything is sent."""
+    gateway.on("GET", "/v1/nodes", page(*RACKS))
+    ran = run(*words)
+    assert (ran.code, message in ran.err) == (code, True), ran.err
+    assert all(request.method == "GET" for request in gateway.requests)
