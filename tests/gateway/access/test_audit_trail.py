@@ -4,6 +4,7 @@ import asyncio
 import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryBus
@@ -44,6 +45,22 @@ async def test_a_read_is_noted_for_both_and_the_owner_sees_no_address() -> None:
     assert b"10.0.0.9" not in b"".join(
         m.payload for m in world.hub.streams["AUDIT"].messages if m.subject.endswith("p2")
     )
+
+
+async def test_flushes_at_once_write_each_entry_once() -> None:
+    """The second one waits for the first, and what is dropped meanwhile is not missed."""
+    world = World()
+    trail = world.trail()
+    for kept in (READ, DENIED):
+        trail.note(kept)
+    await asyncio.gather(trail.flush(), trail.flush())
+    assert [entry.count for entry in (*await world.of("p1"), *await world.of("p2"))] == [1] * 4
+    trail.note(msgspec.structs.replace(READ, target="job:813"))
+    flushing = asyncio.create_task(trail.flush())
+    await asyncio.sleep(0)
+    trail.drop("p2")
+    await flushing
+    assert [entry.target for entry in await world.of("p2")].count("job:813") == 0
 
 
 async def test_equal_accesses_are_one_entry_for_a_while() -> None:

@@ -73,6 +73,8 @@ class AuditTrail:
         self._bus = bus
         self._clock = clock
         self._waiting: dict[_Likeness, AccessEntry] = {}
+        #: Held while what waits is written, so that a second flush ends after the first has.
+        self._flushing = asyncio.Lock()
         #: Times until which equal accesses wait for one entry, after one that is written.
         self._written: OrderedDict[_Likeness, int] = OrderedDict()
         #: Those that wait for these times: a flood is two entries in its first minute or hour, and one in each later one.
@@ -149,6 +151,10 @@ class AuditTrail:
         """Write what waits. What the bus does not take waits for the next time. `all_of_it`: also what waits for equal ones, at the end
         of the process.
         """
+        async with self._flushing:
+            await self._flush(all_of_it=all_of_it)
+
+    async def _flush(self, *, all_of_it: bool) -> None:
         now_ns = self._clock()
         for likeness in [each for each in self._later if all_of_it or not self._is_written(each, now_ns)]:
             self._keep(likeness, self._later.pop(likeness))
@@ -170,8 +176,10 @@ class AuditTrail:
             self.lost = 0
 
     async def _write(self, person: str, likenesses: list[_Likeness]) -> None:
-        """Write entries of one chain in one message. They wait again where that fails. Raises BusError."""
-        entries = {likeness: self._waiting.pop(likeness) for likeness in likenesses}
+        """Write entries of one chain in one message, but for those that were dropped. They wait again where that fails. Raises BusError."""
+        entries = {likeness: self._waiting.pop(likeness) for likeness in likenesses if likeness in self._waiting}
+        if not entries:
+            return
         for likeness in entries:
             self._remember(likeness)  # before the append: equal ones that come meanwhile are of the next entry
         is_written = False
