@@ -5,12 +5,13 @@ Start at `closest`.
 
 from collections.abc import Collection
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
 
 #: Names that are compared at most; the comparison of two names costs some ten microseconds.
 COMPARED_MAX = 1000
 #: Characters of the unknown name that are compared: a longer one is no typing error.
-NAME_CHARS_MAX = 100
+NAME_CHARS_MAX = 64
 #: Likeness below which two names have nothing to do with each other: 0 to 1, as difflib has it.
 LIKENESS_MIN = 0.6
 
@@ -21,9 +22,12 @@ def closest(name: str, known: Collection[str]) -> str:
     Upper case, "-" and "_" do not count (`node_selector` is `nodeSelector`). Of paths the last part is enough, if it is one queue's
     only: `vision` is `research/vision`.
     """
-    if not name or len(name) > NAME_CHARS_MAX:
-        return ""
-    plain = {_plain(each): each for each in islice(known, COMPARED_MAX) if each != name}
+    return _closest(name, tuple(islice(known, COMPARED_MAX))) if 0 < len(name) <= NAME_CHARS_MAX else ""
+
+
+@lru_cache(512)
+def _closest(name: str, known: tuple[str, ...]) -> str:
+    plain = {_plain(each): each for each in known if each != name}
     last: dict[str, list[str]] = {}
     for each in plain.values():
         last.setdefault(_plain(each.rpartition("/")[2]), []).append(each)

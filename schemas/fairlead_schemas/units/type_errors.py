@@ -126,6 +126,8 @@ class _Reader:
         rest: dict[str, Any] = {}
         meant: set[str] = set()
         for key, one in value.items():
+            if len(self.errors) >= TYPE_ERRORS_MAX:  # a suggestion for each of thousands of fields would take seconds
+                return _WRONG
             path = joined(at, printable(str(key)))
             if key not in known:
                 meant.add(elsewhere_of(kind).get(str(key), "").partition(":")[0] or closest(str(key), known))

@@ -239,7 +239,8 @@ class ErrorCollector:
         found: dict[str, Any] = {}
         for key, one, path in self.entries(value, at):
             if key not in known:
-                self.wrong(path, unknown_field(key, tuple(known), elsewhere_of(kind)))
+                suggested = len(self.errors) < SUGGESTIONS_MAX
+                self.wrong(path, unknown_field(key, tuple(known), elsewhere_of(kind)) if suggested else "unknown field")
             elif self._fits(one, known[key].type, path):
                 found[key] = one
         if isinstance(value, dict):
@@ -319,6 +320,8 @@ def elsewhere_of(kind: type[msgspec.Struct]) -> Mapping[str, str]:
     return getattr(kind, "ELSEWHERE", {})
 
 
+#: Unknown fields of one document for which the one that was meant is sought.
+SUGGESTIONS_MAX = 100
 #: Known fields that a message lists next to the one that was probably meant.
 KNOWN_SHOWN_MAX = 16
 

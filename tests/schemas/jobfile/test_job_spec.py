@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, canonical, decode_job, job_from
-from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.jobfile.resolve import decode_and_check, resolve
 from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.queuefile.parse import InvalidQueues, read_queue_file
+from fairlead_schemas.units import suggestions
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.type_errors import TYPE_ERRORS_MAX
 from fairlead_schemas.units.validation import InvalidJob
@@ -322,6 +324,18 @@ def test_the_list_of_wrong_types_is_bounded() -> None:
     with pytest.raises(InvalidJob) as error:
         decode_job(msgspec.json.encode(job(env={f"N{n}": n for n in range(2000)})))
     assert len(error.value.errors) == TYPE_ERRORS_MAX
+
+
+def test_the_search_for_what_was_meant_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of thousands of unknown fields does not keep a gateway busy for seconds."""
+    sought: list[str] = []
+    monkeypatch.setattr(suggestions, "get_close_matches", lambda name, *rest: sought.append(name) or [])
+    with pytest.raises(InvalidJob) as error:
+        decode_and_check(msgspec.json.encode(job(**{f"unknown{n}": n for n in range(3000)})))
+    with pytest.raises(InvalidQueues):
+        read_queue_file({"queues": {"a": {f"unbekannt{n}": n for n in range(3000)}}})
+    assert len(error.value.errors) == TYPE_ERRORS_MAX
+    assert len(sought) <= 4 * TYPE_ERRORS_MAX
 
 
 def test_a_key_that_is_no_text_is_reported() -> None:
