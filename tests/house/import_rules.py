@@ -71,7 +71,6 @@ CORES: dict[str, tuple[str, ...]] = {
         "sql.visibility",
         "usage.meter",
         "usage.prices",
-        "usage.relations",
         "usage.statement",
     ),
     "fairlead_replay": (

@@ -61,9 +61,8 @@ def sql(
     """
     if tables:
         from fairlead_telemetry.schema import help_text
-        from fairlead_telemetry.usage.relations import usage_help as usage_help_text
 
-        terminal.write(f"{help_text()}\n{usage_help_text()}")
+        terminal.write(help_text())
         return
     if query == "-":
         query = read_script(Path(query), QUERY_BYTES_MAX)

@@ -1,6 +1,7 @@
 """Logs, what the telemetry service says of their GPU time, and what the recount says."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_replay import recount
 from fairlead_replay.export import encode_line
-from fairlead_schemas.queries.telemetry import BYS, UsageStatement
+from fairlead_schemas.queries.telemetry import BYS, GPU_HOUR_MILLI_NS, UsageStatement
 from fairlead_schemas.wire.commit import GENESIS, commit_hash, decode_commit, decode_envelope, encode_commit
 from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.usage.prices import read_prices
@@ -77,3 +78,40 @@ def stepped(log: Sequence[Stored], rng: Random) -> list[Stored]:
         heads[commit.writer] = (n + 1, commit_hash(payload))
         again.append(Stored(stored.sequence, stored.subject, payload))
     return again
+
+
+def costs_that_differ(
+    warehouse: Warehouse, usage: UsageStore, statements: Sequence[UsageStatement], prices: str
+) -> list[str]:
+    """Lines of statements for which the view `costs` has another amount or price, by month, key, model and price."""
+    usage.set_prices(read_prices(prices))
+    keys = {"attempt": "job || '.' || attempt"}
+    found = list[str]()
+    for told in statements:
+        query = f"""SELECT {keys.get(told.by, f'"{told.by}"')}, model, per_gpu_hour, sum(charged), sum(cost) FROM costs
+          WHERE month = ? GROUP BY ALL"""
+        rows = warehouse.rows(query, [told.month])
+        seen = {(key, model, price): (int(charged), cost) for key, model, price, charged, cost in rows}
+        lines = dict[tuple[str, str, Decimal | None], list[Any]]()
+        for line in told.lines:
+            if line.charged:
+                price = None if line.per_gpu_hour is None else Decimal(line.per_gpu_hour)
+                each = lines.setdefault((line.key, line.model, price), [0, 0])
+                each[0] += line.charged
+                each[1] = None if line.amount is None else float(each[1]) + float(line.amount)
+        if lines.keys() != seen.keys():
+            found.append(f"{told.month} by {told.by}: {lines.keys() ^ seen.keys()}")
+        [(counted,)] = warehouse.rows(
+            "SELECT coalesce(sum(budget_gpu_hours), 0) FROM costs WHERE month = ?", [told.month]
+        )
+        if abs(counted - sum(line.weighted for line in told.lines) / (GPU_HOUR_MILLI_NS * 1000)) > 1e-6:
+            found.append(f"{told.month} by {told.by}: {counted} GPU-hours of budgets")
+        for key, (charged, amount) in lines.items():
+            other, cost = seen.get(key, (0, None))
+            if (
+                charged != other
+                or (amount is None) != (cost is None)
+                or (cost is not None and abs(cost - amount) > 0.02)
+            ):
+                found.append(f"{told.month} by {told.by}: {key}: {charged}, {amount}; costs: {other}, {cost}")
+    return found

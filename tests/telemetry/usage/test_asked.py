@@ -6,8 +6,8 @@ import pytest
 
 from fairlead_bus.environment_settings import BadSetting
 from fairlead_telemetry.queries.usage import price_file
+from fairlead_telemetry.schema.usage import GPU_USAGE
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.usage.relations import GPU_USAGE
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS

@@ -13,7 +13,7 @@ from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.usage.meter import METERED, Meter
 from fairlead_telemetry.usage.statement import month_at
 from tests.telemetry.simulated import log_of
-from tests.telemetry.usage.logs import caught_up, disagreements, statements, stepped, warehouse_of
+from tests.telemetry.usage.logs import caught_up, costs_that_differ, disagreements, statements, stepped, warehouse_of
 
 PRICES = """model,per_gpu_hour,currency,valid_from
 sim,1.234567,EUR,2020-01-01
@@ -55,6 +55,7 @@ def test_all_say_the_same(seed: int, kind: str, tmp_path: Path) -> None:
         told = statements(usage, [month_at(usage.as_of_ns).name], PRICES)
         assert all(each.charged for each in told)
         assert disagreements(part, told, PRICES) == []
+        assert costs_that_differ(warehouse, usage, told, PRICES) == []
         warehouse.close()
 
 

@@ -14,7 +14,7 @@ from fairlead_telemetry.usage.prices import PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import amount, month_at, month_named
 from fairlead_telemetry.usage.usage_store import UsageStore, refold
 from tests.telemetry.story import START_NS, joined, of_story, submitted
-from tests.telemetry.usage.logs import caught_up, disagreements, statements, warehouse_of
+from tests.telemetry.usage.logs import caught_up, costs_that_differ, disagreements, statements, warehouse_of
 from tests.telemetry.usage.winter import DAY, HOUR, PRICES, winter
 
 
@@ -97,6 +97,41 @@ def test_the_recount_agrees_in_every_view(tmp_path: Path) -> None:
     told[7].lines[0].charged += 1
     [found] = disagreements(log, told, PRICES)
     assert "charged is" in found
+    warehouse.close()
+
+
+@pytest.mark.parametrize(
+    "rows", ["", "NVIDIA A100,3,EUR,2026-02-01", "*,4,EUR,2026-01-31\n*,5,USD,2026-02-01", PRICES.split("\n", 1)[1]]
+)
+def test_costs_in_sql_are_those_of_the_statements(tmp_path: Path, rows: str) -> None:
+    """By everything, whatever has a price and from when on; and a piece that is not counted is noticed."""
+    prices = f"model,per_gpu_hour,currency,valid_from\n{rows}\n"
+    warehouse = warehouse_of(tmp_path, of_story(winter()))
+    usage = caught_up(warehouse)
+    told = statements(usage, ["2025-12", "2026-01", "2026-02"], prices)
+    assert costs_that_differ(warehouse, usage, told, prices) == []
+    told[7].lines[0].charged += 1
+    assert len(costs_that_differ(warehouse, usage, told, prices)) == 1
+    warehouse.close()
+
+
+def test_a_cost_names_its_price(tmp_path: Path) -> None:
+    """With the day from which it holds; a model's own price goes before that of all others."""
+    warehouse = warehouse_of(tmp_path, of_story(winter()))
+    usage = caught_up(warehouse)
+    usage.set_prices(read_prices(PRICES))
+    query = "SELECT strftime(begins_at, '%d %H:%M'), gpu_hours, price_model, strftime(price_from, '%Y-%m-%d'), per_gpu_hour::VARCHAR, currency, cost FROM costs WHERE job = '2'"
+    assert warehouse.rows(f"{query} ORDER BY 1") == [
+        ("10 21:00", 3.0, "NVIDIA A100", "2025-01-01", "1.500000", "EUR", 4.5),
+        ("11 00:00", 1.0, "NVIDIA A100", "2026-01-11", "2.500000", "EUR", 2.5),
+    ]
+    assert warehouse.rows(
+        "SELECT model, per_gpu_hour::DOUBLE, strftime(valid_until, '%Y-%m-%d') FROM prices ORDER BY ALL"
+    ) == [
+        ("*", 9.0, None),
+        ("NVIDIA A100", 1.5, "2026-01-11"),
+        ("NVIDIA A100", 2.5, None),
+    ]
     warehouse.close()
 
 

@@ -35,7 +35,6 @@ from fairlead_telemetry.queries.job_document import LoggedEvent, fold_job
 from fairlead_telemetry.queries.job_metrics import JobMetricsQueries
 from fairlead_telemetry.queries.usage import UsageQueries
 from fairlead_telemetry.sql.query_pool import QueryPool
-from fairlead_telemetry.usage import relations
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 # For a single job DuckDB's planning is nearly all of the cost, and it grows with what a question mentions: so these are narrow, sorting
@@ -162,7 +161,7 @@ class TelemetryQueries:
         return answer
 
     async def _tables(self, request: bytes) -> bytes:
-        return msgspec.json.encode({"text": schema.help_text() + "\n" + relations.usage_help()})
+        return msgspec.json.encode({"text": schema.help_text()})
 
     async def _stored(self, request: bytes) -> bytes:
         cursor = self._ingest.cursor

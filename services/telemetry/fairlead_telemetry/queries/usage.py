@@ -56,6 +56,8 @@ class UsageQueries:
         self._ingest, self._clock = ingest, clock
         self._usage = UsageStore(warehouse)
         self._prices = prices
+        #: Fault of the price table that was last reported in the log; "": none.
+        self._price_fault = ""
         self._turn = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
@@ -96,6 +98,7 @@ class UsageQueries:
         except TimeoutError:
             message = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.sequence}"
             raise UsageRefused("busy", message, "try again") from None
+        await self._ingest.on_thread(self._usage.set_prices, prices)
         now_ns = self._usage.now_ns(self._clock())
         month = month_named(query.month) if query.month else month_at(now_ns)
         if month is None:
@@ -114,10 +117,23 @@ class UsageQueries:
             while await self._ingest.on_thread(self._usage.catch_up):
                 pass
 
+    async def _refresh_prices(self) -> None:
+        """Make the file's prices those of SQL. A file with a mistake leaves the earlier ones, and each fault is logged once."""
+        try:
+            prices = await asyncio.to_thread(read_price_file, self._prices)
+        except (OSError, ValueError) as error:
+            if str(error) != self._price_fault:
+                log.warning("prices_unreadable", file=str(self._prices), error=str(error))
+            self._price_fault = str(error)
+            return
+        self._price_fault = ""
+        await self._ingest.on_thread(self._usage.set_prices, prices)
+
     async def _follow(self) -> None:
         """Keep the meter up to date until it fails. Later requests then meet the same fault, and all other work continues."""
         try:
             while True:
+                await self._refresh_prices()
                 await self._catch_up()
                 await asyncio.sleep(FOLLOW_S)
         except Exception:

@@ -21,6 +21,7 @@ from fairlead_telemetry.schema.relations import (
 from fairlead_telemetry.schema.samples import MEASURED, SAMPLES_1H, SAMPLES_1M
 from fairlead_telemetry.schema.settings import POOLS, QUEUE_SETTINGS, USER_LIMITS
 from fairlead_telemetry.schema.submits import JOB_REQUESTS
+from fairlead_telemetry.schema.usage import COSTS, GPU_USAGE, PRICES, USAGE_CLOCK, USAGE_METER
 from fairlead_telemetry.schema.utilization import (
     GPU_HOURS,
     IDLE,
@@ -33,7 +34,18 @@ from fairlead_telemetry.schema.utilization import (
 
 __all__ = ["EVENTS", "MEASURED", "TABLES", "VIEWS", "Column", "Relation", "help_text", "table_ddl", "view_ddl"]
 
-TABLES = (EVENTS, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS, SAMPLE_FILES, CURSOR)
+TABLES = (
+    EVENTS,
+    SAMPLE_GAPS,
+    SAMPLE_HEADS,
+    SAMPLE_REFUSALS,
+    SAMPLE_FILES,
+    CURSOR,
+    GPU_USAGE,
+    USAGE_METER,
+    USAGE_CLOCK,
+    PRICES,
+)
 #: In order of creation: a view comes after those that it reads.
 VIEWS = (
     MOVES,
@@ -50,6 +62,7 @@ VIEWS = (
     POOLS,
     GPU_HOURS,
     QUEUE_WAIT,
+    COSTS,
     SAMPLES_1M,
     SAMPLES_1H,
     PREEMPTIONS,

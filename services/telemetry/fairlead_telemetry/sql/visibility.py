@@ -61,6 +61,9 @@ TABLES: dict[str, VisibilityRule] = {
     "main.cursor": VisibilityRule("true", (("heads", "'{}'::JSON"),)),
     "main.gpu_usage": OF_JOBS,
     "main.usage_meter": NOTHING,
+    "main.usage_clock": ALL,
+    # What a GPU costs is everybody's to know; the view of costs has own jobs only.
+    "main.prices": ALL,
     "fold.state": ALL,
     "fold.jobs": OF_JOBS,
     "fold.open_jobs": OF_JOBS,

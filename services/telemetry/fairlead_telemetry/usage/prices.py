@@ -13,7 +13,7 @@ has six decimal places at most, and nothing is rounded except the amount of a li
 
 import csv
 from decimal import Decimal, InvalidOperation
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from fairlead_schemas.units.timestamps import midnight
@@ -44,6 +44,16 @@ class GpuPrice(NamedTuple):
         return f"{Decimal(self.micro).scaleb(-6).normalize():f}"
 
 
+class PriceRow(NamedTuple):
+    """One price as a row: model, price, currency, and the span in which it holds (Unix ns; None: without an end)."""
+
+    model: str
+    per_gpu_hour: str
+    currency: str
+    from_ns: int
+    until_ns: int | None
+
+
 class Prices:
     """{model: its prices, the oldest first}."""
 
@@ -63,6 +73,14 @@ class Prices:
         changes = {price.from_ns for price in self._rows.get(model, self._rows.get(ANY_MODEL, []))}
         moments = [begin_ns, *sorted(at_ns for at_ns in changes if begin_ns < at_ns < end_ns), end_ns]
         return [(begin, end, self.at(model, begin)) for begin, end in pairwise(moments)]
+
+    def rows(self) -> list[PriceRow]:
+        """All prices, by model, then the oldest first."""
+        return [
+            PriceRow(model, price.text, price.currency, price.from_ns, later.from_ns if later else None)
+            for model, prices in sorted(self._rows.items())
+            for price, later in zip_longest(prices, prices[1:])
+        ]
 
 
 NO_PRICES = Prices({})

@@ -24,9 +24,9 @@ import msgspec
 
 from fairlead_schemas.queries.telemetry import By, UsageStatement
 from fairlead_schemas.units.timestamps import MINUTE_NS
+from fairlead_telemetry.schema.usage import GPU_USAGE
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
-from fairlead_telemetry.usage.prices import Prices
-from fairlead_telemetry.usage.relations import GPU_USAGE, usage_ddl
+from fairlead_telemetry.usage.prices import PriceRow, Prices
 from fairlead_telemetry.usage.statement import MeasuredUse, Month, UsageSum, estimate, price_periods, statement
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
@@ -82,6 +82,8 @@ _SHAPE = "[{" + ", ".join(f'"{column.name}": "{column.type}"' for column in _FIE
 _INSERT = f"""
 INSERT INTO gpu_usage SELECT {", ".join(f'stay."{column.name}"' for column in _FIELDS)}, over_at
 FROM (SELECT unnest(from_json(?::JSON, '{_SHAPE}')) AS stay, unnest(?::UBIGINT[]) AS over_at)"""  # noqa: S608 -- names of our own columns
+_PRICE = """
+INSERT INTO prices VALUES ($1, $2::DECIMAL(18,6), $3, make_timestamp_ns($4::BIGINT)::TIMESTAMP, make_timestamp_ns($5::BIGINT)::TIMESTAMP)"""
 #: Overlaps of stays with pieces of a month, summed; what is open counts up to the clock.
 _SUMS = """
 WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS from_ns,
@@ -109,8 +111,8 @@ class UsageStore:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
-        for create in usage_ddl():
-            warehouse.rows(create)
+        #: Rows of `prices` that this store has written; None: those of an earlier run, whatever they are.
+        self._prices: list[PriceRow] | None = None
         self._restore()
 
     def _restore(self) -> None:
@@ -154,6 +156,8 @@ class UsageStore:
         over, self._meter.over = self._meter.over, []
         if changed:
             self._write(over, save=self._unsaved >= SNAPSHOT_EVENTS)
+        else:
+            self._together(*self._clock())
         return upto < last
 
     def save(self) -> None:
@@ -165,6 +169,13 @@ class UsageStore:
         """Drop everything; `catch_up` makes it again from the events."""
         self._meter, self.sequence, self._unsaved = Meter(), 0, 0
         self._together(("DELETE FROM gpu_usage", []), ("DELETE FROM usage_meter", []))
+
+    def set_prices(self, prices: Prices) -> None:
+        """Make `prices` those of SQL, unless they are already."""
+        rows = prices.rows()
+        if rows != self._prices:
+            self._together(("DELETE FROM prices", []), *((_PRICE, list(row)) for row in rows))
+            self._prices = rows
 
     def statement(self, month: Month, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
         """The bill of a month, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
@@ -196,7 +207,7 @@ class UsageStore:
         stays = [stay for _, stay in over]
         ends: list[int | None] = [sequence for sequence, _ in over]
         opened = list(self._meter.open)
-        statements: list[tuple[str, list[Any]]] = [("DELETE FROM gpu_usage WHERE over_at IS NULL", [])]
+        statements = [*self._clock(), ("DELETE FROM gpu_usage WHERE over_at IS NULL", [])]
         if stays or opened:
             rows = _encoder.encode(stays + opened).decode()
             statements.append((_INSERT, [rows, ends + [None] * len(opened)]))
@@ -207,6 +218,11 @@ class UsageStore:
         self._together(*statements)
         if save:
             self._unsaved = 0
+
+    def _clock(self) -> list[tuple[str, list[Any]]]:
+        """Statements that write how far the rows are: `costs` charges present runs up to there, as a statement does."""
+        now = [self.sequence, self.as_of_ns]
+        return [("DELETE FROM usage_clock", []), ("INSERT INTO usage_clock VALUES (?, ?)", now)]
 
     def _together(self, *statements: tuple[str, list[Any]]) -> None:
         rows = self._warehouse.rows
