@@ -138,6 +138,7 @@ MAX_MIB_MIN = 1
 MAX_MIB_MAX = 2**20
 
 KEEP, MAX = "output.keep", "output.max"
+FILE_CHARS_MAX = 1024
 
 
 class OutputBounds(NamedTuple):
@@ -163,6 +164,11 @@ NODE_BOUNDS = OutputBounds()
 
 def output_of(words: OutputWords, reading: ErrorCollector) -> OutputBounds:
     """Read the bounds of a job file; notes every value that is out of range."""
+    for field, path in (("output.stdout", words.stdout), ("output.stderr", words.stderr)):
+        if path and (len(path) > FILE_CHARS_MAX or not path.isprintable() or path.endswith("/")):
+            reading.wrong(
+                field, f"expected a file of at most {FILE_CHARS_MAX} printable characters, found {path[:80]!r}"
+            )
     keep_ns = max_mib = 0
     if words.keep != "":
         keep_ns = reading.amount(quantities.parse_duration, words.keep, KEEP, KEEP_NS_MIN)

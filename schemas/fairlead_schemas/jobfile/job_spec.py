@@ -108,10 +108,17 @@ class Retries(_Strict, frozen=True, kw_only=True):
 
 class OutputWords(_Strict, frozen=True, kw_only=True):
     """Output that its node keeps. `keep`: how long after the end of a run (1m to 365d). `max`: how much of the end of
-    stdout, and of stderr (1Mi to 1Ti). The node's settings bound both: the smaller counts."""
+    stdout, and of stderr (1Mi to 1Ti). The node's settings bound both: the smaller counts.
+
+    `stdout`, `stderr`: files that the run writes the same to, relative to its working directory, with {job} {array} {index}
+    {name} {user} {node} {rank} filled in; without `stderr` both go to `stdout`. `append`: to what is there from before.
+    """
 
     keep: str | int = ""
     max: str | int = ""
+    stdout: str = ""
+    stderr: str = ""
+    append: bool = False
 
 
 class PartitionWords(_Strict, frozen=True, kw_only=True):
@@ -267,7 +274,7 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: "pack" or "spread"; "": as its pool does.
     placement: _Packing = ""
     groups: list[GroupWords] = []
-    #: Who starts the processes: torchrun, mpi, env, none; "": as the command's name says (torchrun, mpirun), else none.
+    #: Who starts the processes: torchrun, mpi, env, slurm, none; "": as the command's name says (torchrun, mpirun), else none.
     launcher: _Launcher = ""
     #: What a launcher starts on each node; without it one per task, or GPU, or one.
     processesPerNode: int | None = None  # noqa: N815 -- Kubernetes' spelling is the users' spelling

@@ -201,9 +201,9 @@ def _check_launch(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> No
     expect(spec.onFailure in launchers.ON_FAILURE, "onFailure", f'expected {words}, found "{spec.onFailure[:40]}"')
     launcher = launchers.launcher_of(spec.launcher, spec.command)
     expect(
-        launcher != "mpi" or spec.onFailure != "continue",
+        launcher not in launchers.LED or spec.onFailure != "continue",
         "onFailure",
-        "mpirun ends all ranks when one fails; leave it out with the launcher mpi",
+        f"the first node's command decides how it ends; leave it out with the launcher {launcher}",
     )
     if spec.processesPerNode is None:
         return
@@ -217,7 +217,7 @@ def _check_launch(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> No
     expect(
         launcher != "none",
         "processesPerNode",
-        f"expected a launcher (env, torchrun or mpi) with it, found {spec.processesPerNode} for a command that is run once"
+        f"expected a launcher (env, torchrun, mpi or slurm) with it, found {spec.processesPerNode} for a command that is run once"
         " on each node; name a launcher, or leave it out",
     )
 

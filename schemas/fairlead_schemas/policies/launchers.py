@@ -7,8 +7,11 @@ The queue and the placer know only the second (`GangRule`); the first belongs to
 from typing import Literal
 
 #: torchrun, mpi: the command is run once on each node (mpi: on the first) and starts the processes itself; env: Fairlead
-#: starts one process per GPU or task, with RANK set; none: the command is run once on each node.
-LAUNCHERS = ("torchrun", "mpi", "env", "none")
+#: starts one process per GPU or task, with RANK set; none: the command is run once on each node; slurm: it is run on the first node,
+#: with Slurm's variables, and starts tasks on all nodes by srun.
+LAUNCHERS = ("torchrun", "mpi", "env", "none", "slurm")
+#: Those whose first node alone decides how the run ends; the others wait for its commands.
+LED = ("mpi", "slurm")
 #: What a failing rank does to the others.
 ON_FAILURE = ("stop", "continue")
 #: Programs that say by their name how they are to be launched.
@@ -27,6 +30,6 @@ def launcher_of(launcher: str, command: list[str]) -> str:
 
 def gang_rule(launcher: str, on_failure: str) -> GangRule:
     """Return the placer's rule for a launcher (of LAUNCHERS) and a failure policy."""
-    if launcher == "mpi":
+    if launcher in LED:
         return "leader"
     return "continue" if on_failure == "continue" else ""

@@ -11,10 +11,13 @@ containers, since a pipe can be written through all the same.
 
     <data>/launch/<run>/order             the agent's own note, for its next process
     <data>/launch/<run>/box/hostfile      nodes and slots, as MPI reads them
-                           /daemon.sh wait.sh processes.sh
+                           /nodes         name, address and slots of each node
+                           /daemon.sh wait.sh processes.sh output.sh
+                           /slurm/        srun and scontrol of the launcher slurm
                            /up            pipe: scripts to the agent
                            /down          pipe: the agent to wait.sh
                            /ends          pipe: processes.sh's children to itself
+                           /out err       pipes: a program's output to output.sh's copies
                            /wake.<host>   pipe: the agent to daemon.sh, for each node
                            /run.<id> answer.<id>    a command, and the exit code that it ended with
 
@@ -49,16 +52,21 @@ from fairlead_schemas.wire.rank_rpc import (
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def fill(box: Path, *, hosts: Sequence[str], hostfile: str) -> None:
-    """Make it. Raises OSError; FileExistsError where the run has one already."""
+def fill(box: Path, *, hosts: Sequence[str], hostfile: str, nodes: str = "") -> None:
+    """Make it, with pipes for each of `hosts` (addresses and names of nodes). Raises OSError; FileExistsError where the run has one
+    already.
+    """
     box.mkdir(parents=True)
     box.parent.chmod(0o700)
     box.chmod(0o755)
     put(box / "hostfile", hostfile)
-    for script in SCRIPTS.iterdir():
-        shutil.copyfile(script, box / script.name)
-        (box / script.name).chmod(0o555)
-    for name in ("up", "down", "ends", *(f"wake.{host}" for host in hosts)):
+    put(box / "nodes", nodes)
+    (box / "slurm").mkdir(mode=0o755)
+    for script in (each for each in SCRIPTS.rglob("*") if each.is_file()):
+        copy = box / script.relative_to(SCRIPTS)
+        shutil.copyfile(script, copy)
+        copy.chmod(0o555)
+    for name in ("up", "down", "ends", "out", "err", *dict.fromkeys(f"wake.{host}" for host in hosts)):
         os.mkfifo(box / name)
         (box / name).chmod(0o666)  # a container's user is another
 
@@ -114,6 +122,14 @@ class _Line:
         for fd in self.fds.values():
             os.close(fd)
         self.fds.clear()
+
+
+def rank_of(order: RunOrder, host: str) -> int:
+    """Return the rank of a node by its name or address, 0 if it is no other node of the run. Several simulated nodes may have one
+    address; their names differ.
+    """
+    names = order.nodes if host in order.nodes else order.hosts
+    return names.index(host, 1) if host in names[1:] else 0
 
 
 class Daemons:
@@ -188,9 +204,9 @@ class Daemons:
 
     async def _start(self, line: _Line, number: int, host: str, command: str) -> None:
         order = line.order
-        if order.rank or host not in order.hosts[1:] or not command:
+        rank = rank_of(order, host)
+        if order.rank or not rank or not command:
             return self._answer(line, number, host, COULD_NOT)
-        rank = order.hosts.index(host)
         line.hosts[number] = host
         call = DaemonWanted(job=order.job, attempt=order.attempt, epoch=order.epoch, rank=0, id=number, command=command)
         refusal = await self._ask(line, rank, call)
@@ -236,9 +252,11 @@ class Daemons:
     def ended(self, order: RunOrder, call: DaemonEnded) -> GangAnswer:
         """A command that rank 0, which is here, has sent has ended."""
         line = self._lines.get(key_of(order))
-        if line is not None and order.hosts[call.rank] == line.hosts.get(call.id, order.hosts[call.rank]):
-            line.hosts.pop(call.id, None)
-            self._answer(line, call.id, order.hosts[call.rank], call.code)
+        if line is not None:
+            host = line.hosts.pop(call.id, None)
+            # Of a command that an earlier agent process has sent, the name that it waits under is not known.
+            for name in (host,) if host else dict.fromkeys((order.hosts[call.rank], order.nodes[call.rank])):
+                self._answer(line, call.id, name, call.code)
         return GangAnswer(go=True)
 
     def _answer(self, line: _Line, number: int, host: str, code: int) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_agent.core.lease import STOP_AFTER, stop_after_word
 from fairlead_agent.core.runs import RunKey, key_of
+from fairlead_agent.launch import batch_variables
 from fairlead_schemas.jobfile.agent_fields import (
     NODE_BOUNDS,
     OutputBounds,
@@ -27,7 +28,7 @@ from fairlead_schemas.jobfile.agent_fields import (
     volume_of,
 )
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
-from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.policies.launchers import LED, launcher_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
 from fairlead_schemas.wire.desired import RunOrder
@@ -67,7 +68,12 @@ class Ranks(NamedTuple):
     @property
     def needs_box(self) -> bool:
         """True if the run needs a box with files for its launcher."""
-        return self.launcher == "mpi" or self.by_script
+        return self.is_led or self.by_script
+
+    @property
+    def is_led(self) -> bool:
+        """True if the first node's command starts processes on the others, which wait for that."""
+        return self.launcher in LED
 
 
 def ranks_of(order: RunOrder, launcher: str, command: list[str], per_node: int | None) -> Ranks:
@@ -87,7 +93,7 @@ def hostfile(hosts: tuple[str, ...], slots: tuple[int, ...]) -> str:
 
 def words_of(ranks: Ranks, words: list[str], box: str, grace_s: int, on_failure: str) -> list[str]:
     """Return the command that runs on this node."""
-    if ranks.launcher == "mpi" and ranks.node_rank > 0:
+    if ranks.is_led and ranks.node_rank > 0:
         return ["/bin/sh", f"{box}/wait.sh"]
     if ranks.by_script:
         return ["/bin/sh", f"{box}/processes.sh", str(ranks.first), str(ranks.here), str(grace_s), on_failure, *words]
@@ -106,6 +112,10 @@ def variables(ranks: Ranks, order: RunOrder, address: str, port: str, box: str, 
                 env |= {"RANK": str(ranks.first), "LOCAL_RANK": "0"}
         case "mpi":
             env |= _mpi(box, interface if len(order.hosts) > 1 else "")
+        case "slurm":
+            # An mpirun that takes the variables for Slurm itself would start its daemons with srun's options of its own.
+            env |= _mpi(box, interface if len(order.hosts) > 1 else "")
+            env |= {"OMPI_MCA_plm": "rsh", "OMPI_MCA_ras": "^slurm", "PRTE_MCA_plm": "ssh", "PRTE_MCA_ras": "^slurm"}
         case _:
             pass
     return env
@@ -163,6 +173,8 @@ def _mpi(box: str, interface: str) -> dict[str, str]:
     return env
 
 
+#: Where programs are looked for if neither the node nor the job says it.
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 #: What a job's environment takes over from the agent's; nothing else of it (it may hold credentials).
 INHERITED_ENV = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 
@@ -263,11 +275,13 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
     output = _checked_output(program)
     hosts, key = order.hosts, key_of(order)
     ranks = ranks_of(order, program.launcher, program.command, program.processesPerNode)
-    inside = place.boxes_inside.replace("{run}", key.name) if ranks.needs_box else ""
+    boxed = ranks.needs_box or bool(program.output.stdout or program.output.stderr)
+    inside = place.boxes_inside.replace("{run}", key.name) if boxed else ""
+    words = words_of(ranks, [*program.command, *program.args], inside, order.grace_ns // SECOND_NS, program.onFailure)
     return Launch(
         key=key,
         order=order,
-        argv=words_of(ranks, [*program.command, *program.args], inside, order.grace_ns // SECOND_NS, program.onFailure),
+        argv=_copied(words, order, program.output, ranks, place.node, inside),
         env=_environment(order, program, place, ranks, inside),
         workdir=program.workdir,
         image=program.image,
@@ -277,10 +291,19 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         volumes=tuple(volume_of(each) for each in program.volumes),
         secrets=tuple(secret_of(each) for each in program.secrets),
         ranks=ranks,
-        box=place.boxes.replace("{run}", key.name) if ranks.needs_box else "",
+        box=place.boxes.replace("{run}", key.name) if boxed else "",
         box_inside=inside,
         output=output,
     )
+
+
+def _copied(words: list[str], order: RunOrder, output: OutputWords, ranks: Ranks, node: str, box: str) -> list[str]:
+    """Return the command with its output also in the files of the job file."""
+    if not output.stdout and not output.stderr:
+        return words
+    files = [batch_variables.output_file(each, order, node) for each in (output.stdout, output.stderr)]
+    mode = "append" if output.append or order.attempt > 1 or ranks.node_rank > 0 else "new"
+    return ["/bin/sh", f"{box}/output.sh", mode, *files, *words]
 
 
 def _checked_output(program: Program) -> OutputBounds:
@@ -310,6 +333,8 @@ def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ran
     env["GPUS_PER_NODE"] = str(order.gpus_per_node or len(order.gpus))
     launcher = variables(ranks, order, env["MASTER_ADDR"], env.get("MASTER_PORT", "29500"), box, place.interface)
     env |= without_rivals(launcher, program.env)
+    if ranks.launcher == "slurm":
+        env |= batch_variables.variables(order, ranks.slots, place.node)
     for name, value in program.env.items():
         # A name with "=" in it would set another variable.
         if not name.startswith(RESERVED_ENV_PREFIXES) and name and "=" not in name and "\0" not in name + value:
@@ -325,6 +350,9 @@ def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ran
         env["FAIRLEAD_RESTARTED"] = order.restarted
     env["FAIRLEAD_RANK"] = str(order.rank)
     env["FAIRLEAD_NODE"] = place.node
+    if ranks.launcher == "slurm":
+        env["FAIRLEAD_LAUNCH"] = box
+        env["PATH"] = f"{box}/slurm:{env.get('PATH', DEFAULT_PATH)}"
     env["FAIRLEAD_GPUS"] = gpus
     # No device granted hides them all ("void"): an unset variable would show every GPU of the machine.
     env["CUDA_VISIBLE_DEVICES"] = gpus

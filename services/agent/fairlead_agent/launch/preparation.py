@@ -21,6 +21,7 @@ import structlog
 
 from fairlead_agent.core.runs import RunKey, key_of
 from fairlead_agent.launch import mpi_daemons as boxes
+from fairlead_agent.launch.batch_variables import node_lines
 from fairlead_agent.launch.mpi_daemons import Daemons
 from fairlead_agent.launch.plan import Launch, Unlaunchable, hostfile
 from fairlead_bus.port import Bus, Message, Subscription, Unavailable
@@ -206,10 +207,11 @@ class LaunchPreparation:
             return
         self._boxed.add(launch.key)
         order, path = msgspec.structs.replace(launch.order, spec=msgspec.Raw(b"null")), Path(launch.box)
-        hosts = order.hosts or ("localhost",)
+        hosts, nodes = order.hosts or ("localhost",), order.nodes or (self._node,)
         try:
-            boxes.fill(path, hosts=hosts, hostfile=hostfile(hosts, launch.ranks.slots))
-            if launch.ranks.launcher == "mpi" and order.nodes:
+            lines = node_lines(nodes, hosts, launch.ranks.slots)
+            boxes.fill(path, hosts=(*hosts, *nodes), hostfile=hostfile(hosts, launch.ranks.slots), nodes=lines)
+            if launch.ranks.is_led and order.nodes:
                 (path.parent / "order").write_bytes(bytes(encode_order(order)))
                 self._daemons.open(order, path)
         except OSError as error:
