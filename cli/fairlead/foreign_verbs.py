@@ -40,8 +40,8 @@ OURS: dict[str, str] = {
     "launch": _RUN, "offer": "fairlead submit --dry-run --gpus 8 -- CMD", "fleet": _NODES, "autostop": "fairlead idle",
     "cost-report": _USAGE, "check": "fairlead doctor",
     # Slurm
-    "salloc": _RUN, "sattach": _LOGS, "sprio": "fairlead why JOB", "sshare": _QUEUES, "seff": _TOP, "sstat": _TOP,
-    "sreport": _USAGE, "scontrol": f"{_UPDATE} | {_HOLD} | {_RELEASE} | {_SHOW} | fairlead drain NODE",
+    "salloc": _RUN, "sattach": _LOGS, "sstat": _TOP,
+    "sreport": _USAGE,
     "sacctmgr": "fairlead queues apply -f queues.yaml | fairlead access",
     # LSF
     "bsub": _SUBMIT, "bjobs": _JOBS, "bkill": _CANCEL, "bqueues": _QUEUES, "bhosts": _NODES, "bpeek": _LOGS, "bhist": _EVENTS,

@@ -180,12 +180,16 @@ VERBS: tuple[Verb, ...] = (
 )
 #: Hidden.
 ALIASES: tuple[Verb, ...] = (
-    Verb("", "squeue", "slurm:squeue"),
-    Verb("", "sinfo", "slurm:sinfo"),
+    Verb("", "squeue", "slurm_lists:squeue"),
+    Verb("", "sinfo", "slurm_lists:sinfo"),
+    Verb("", "scontrol", "slurm_lists:scontrol"),
+    Verb("", "sprio", "slurm_lists:sprio"),
+    Verb("", "sshare", "slurm_lists:sshare"),
+    Verb("", "seff", "slurm_lists:seff"),
     Verb("", "sbatch", "slurm:sbatch_verb"),
     Verb("", "srun", "slurm:srun"),
-    Verb("", "scancel", "slurm:scancel"),
-    Verb("", "sacct", "slurm:sacct"),
+    Verb("", "scancel", "slurm_lists:scancel"),
+    Verb("", "sacct", "slurm_lists:sacct"),
 )
 #: Verbs that have verbs of their own.
 GROUPS: tuple[Verb, ...] = (

@@ -1,90 +1,26 @@
-"""Hidden aliases in Slurm's words, with Slurm's column order: `squeue sinfo sbatch srun scancel sacct`."""
+"""Hidden aliases that submit in Slurm's words: `sbatch srun`. Lists and changes: `slurm_lists.py`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from fairlead.commands import jobs as jobs_verbs
-from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
+from fairlead.commands.options import connect
 from fairlead.commands.run import run_job
 from fairlead.commands.submission import send
-from fairlead.commands.submit import with_products
+from fairlead.commands.submit import as_submitted, with_products
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader, sbatch, sbatch_options
 from fairlead.jobfile.reader import read_script
 from fairlead.jobfile.submit_flags import override
-from fairlead.render import columns, terminal
+from fairlead.render import terminal
 from fairlead.render.terminal import Format
-from fairlead_schemas.http.api import Node
-from fairlead_schemas.wire.lifecycle import END_STATES
 
 _SPLIT: dict[str, Any] = {"context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 #: Options of sbatch and srun are parsed by `split`.
 TYPER_SETTINGS: dict[str, dict[str, Any]] = {"sbatch": _SPLIT, "srun": _SPLIT}
-#: Where a job goes that names no queue.
-DEFAULT_QUEUE = "default"
-
-
-def squeue(
-    user: Annotated[str, typer.Option("--user", "-u")] = "",
-    me: Annotated[bool, typer.Option("--me")] = False,
-    partition: Annotated[str, typer.Option("--partition", "-p")] = "",
-    output: Output = Format.table,
-) -> None:
-    """List open jobs as squeue does (fairlead jobs)."""
-    with connect() as client:
-        page = client.jobs(state=OPEN_STATES, queue=partition, user=client.me() if me else user)
-    if output in (Format.json, Format.yaml):
-        terminal.write(terminal.document(page, output))
-    else:
-        terminal.write(
-            terminal.table(
-                [[c.text(job) for c in columns.SQUEUE] for job in page.items if not columns.is_spent_array(job)],
-                columns.SQUEUE,
-            )
-        )
-
-
-def sinfo(output: Output = Format.table) -> None:
-    """List nodes as sinfo does (fairlead nodes)."""
-    with connect() as client:
-        page = client.nodes()
-        if output in (Format.json, Format.yaml):
-            terminal.write(terminal.document(page, output))
-            return
-        queues = sorted(queue.path for queue in client.queues().items)
-    groups: dict[str, list[str]] = {}
-    for node in page.items:
-        groups.setdefault(columns.slurm_node_state(node), []).append(_id(node))
-    # Every queue may use every node; a job without a queue goes to the one that is marked.
-    partitions = [f"{path}*" if path == DEFAULT_QUEUE else path for path in queues]
-    rows = [(partition, state, names) for partition in partitions for state, names in sorted(groups.items())]
-    terminal.write(terminal.table([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO))
-
-
-def _id(node: Node) -> str:
-    return node.id
-
-
-def sacct(
-    user: Annotated[str, typer.Option("--user", "-u")] = "",
-    output: Output = Format.table,
-) -> None:
-    """List jobs, ended ones too, as sacct does (fairlead jobs)."""
-    with connect() as client:
-        page = client.jobs(user=user)
-    if output in (Format.json, Format.yaml):
-        terminal.write(terminal.document(page, output))
-        return
-    rows = sorted(page.items, key=lambda job: (int(job.id.partition("_")[0]), job.state in END_STATES, job.id))
-    terminal.write(terminal.table([[c.text(job) for c in columns.SACCT] for job in rows], columns.SACCT))
-
-
-def scancel(ids: Ids) -> None:
-    """End jobs (fairlead cancel)."""
-    jobs_verbs.cancel(ids, save=False, output=Format.names)
 
 
 def sbatch_verb(
@@ -100,22 +36,21 @@ def sbatch_verb(
     """
     own, script, arguments, mode = split(words or [])
     options, remarks = sbatch.parse_options(own)
-    flags = sbatch_options.translate(options)
+    flags = sbatch_options.translate(options, os.environ)
     if mode.wrap:
-        loaded = reader.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", mode.wrap]}], [])
-    elif script == "":
-        loaded = reader.load(sys.stdin.read(reader.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
+        job = {"name": "wrap", **flags.job, "command": ["/bin/sh", "-c", mode.wrap]}
+        loaded = reader.Loaded([job], flags.notes, flags.unkept)
     else:
-        loaded = reader.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
-    ignored = reader.require_kept({**loaded.unkept, **flags.unkept}, mode.ignore)
-    for note in [*loaded.notes, *remarks, *flags.notes, *ignored]:
+        text = read_script(Path(script)) if script else sys.stdin.read(reader.FILE_BYTES_MAX + 1)
+        # A script is Slurm's here even without an option; this one changes nothing.
+        more = options or [("requeue", "")]
+        loaded = reader.load(text, name=Path(script).name or "sbatch", arguments=arguments, more=more)
+        loaded = _with_flags(loaded, flags)
+    for note in [*loaded.notes, *remarks, *reader.require_kept(loaded.unkept, mode.ignore)]:
         terminal.note(f"warning: {note}")
     here = {"workdir": str(Path.cwd())}
     with connect() as client:
-        jobs = [
-            with_products({**here, **override(job, flags.job)}, client, offline_ok=mode.test_only)
-            for job in loaded.jobs
-        ]
+        jobs = [with_products(as_submitted(job, here), client, offline_ok=mode.test_only) for job in loaded.jobs]
         send(
             client,
             jobs,
@@ -126,6 +61,17 @@ def sbatch_verb(
             output=Format.table,
             words="" if mode.parsable else "Submitted batch job ",
         )
+
+
+def _with_flags(loaded: reader.Loaded, flags: sbatch_options.TranslatedScript) -> reader.Loaded:
+    """Return what was loaded with the command line's options over job files, which are no scripts of Slurm's."""
+    if all(job.get("launcher") == "slurm" for job in loaded.jobs):
+        return loaded
+    words = {key: value for key, value in flags.job.items() if key not in ("launcher", "processesPerNode", "env")}
+    own = {name: value for name, value in flags.job.get("env", {}).items() if not name.startswith("SLURM_")}
+    words |= {"env": own} if own else {}
+    jobs = [override(job, words) for job in loaded.jobs]
+    return reader.Loaded(jobs, [*loaded.notes, *flags.notes], {**loaded.unkept, **flags.unkept})
 
 
 def srun(
@@ -141,12 +87,16 @@ def srun(
     if not command:
         raise InputRefused("expected a command, found nothing", hint="fairlead srun --gpus=1 nvidia-smi")
     options, remarks = sbatch.parse_options(own)
-    flags = sbatch_options.translate(options)
+    flags = sbatch_options.translate(options, os.environ)
     for note in [*remarks, *flags.notes, *reader.require_kept(flags.unkept, mode.ignore)]:
         terminal.note(f"warning: {note}")
-    job = override({"workdir": str(Path.cwd()), "command": [command, *arguments]}, flags.job)
+    # The job's own srun starts the tasks.
+    job = {"name": Path(command).name, **flags.job}
+    job["command"] = ["/bin/sh", "-c", 'exec srun "$@"', "srun", command, *arguments]
     with connect() as client:
-        raise typer.Exit(run_job(client, [with_products(job, client, offline_ok=False)]))
+        raise typer.Exit(
+            run_job(client, [with_products(as_submitted(job, {"workdir": str(Path.cwd())}), client, offline_ok=False)])
+        )
 
 
 class SbatchMode(NamedTuple):

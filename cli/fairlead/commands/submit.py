@@ -4,6 +4,8 @@ Its options: `submit_options.py`. The last steps, which `sbatch` shares: `submis
 product labels that the cluster's nodes have.
 """
 
+import copy
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -129,8 +131,26 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
     for note in [*loaded.notes, *require_kept(loaded.unkept, options["ignore"] or ())]:
         terminal.note(f"warning: {note}")
     own = _words(client, given, options["gpu"], options["after"] or [])
-    own |= _workdir(options["workdir"], here=here and not options["image"])
-    return [with_products(override(job, own), client, offline_ok=dry_run) for job in loaded.jobs]
+    own |= _workdir(options["workdir"], here=False)
+    present = _workdir(None, here=here and not options["image"])
+    jobs = [as_submitted(override(job, own), present) for job in loaded.jobs]
+    return [with_products(job, client, offline_ok=dry_run) for job in jobs]
+
+
+def as_submitted(job: dict[str, Any], present: dict[str, Any]) -> dict[str, Any]:
+    """Return the job with what only its submit knows: fields for those that it omits (`present`), the directory and host for a script of
+    Slurm's, and a start from now on as a time.
+    """
+    found = copy.copy(job)
+    for name, value in present.items():
+        found.setdefault(name, value)
+    if job.get("launcher") == "slurm":
+        here = {"SLURM_SUBMIT_DIR": str(Path.cwd()), "SLURM_SUBMIT_HOST": socket.gethostname()}
+        found["env"] = {**here, **job.get("env", {})}
+        found["workdir"] = str(Path.cwd() / found.get("workdir", "."))
+    if isinstance(start := job.get("startAt"), str) and start:
+        found["startAt"] = moment(start)
+    return found
 
 
 def _given(options: Mapping[str, Any]) -> SubmitOptions:

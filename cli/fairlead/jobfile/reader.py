@@ -8,6 +8,7 @@ Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
 """
 
 import copy
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -51,8 +52,8 @@ def require_kept(unkept: Mapping[str, str], ignore: Collection[str]) -> list[str
     return [f"{name} is IGNORED: {why}" for name, why in unkept.items()]
 
 
-def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
-    """Read one file. `name` is its base name, `arguments` the words after a script's name.
+def load(text: str, *, name: str, arguments: list[str] | None = None, more: Sequence[tuple[str, str]] = ()) -> Loaded:
+    """Read one file. `name` is its base name, `arguments` the words after a script's name, `more` options of sbatch over a script's own.
 
     Raises Refused saying what was expected and what was found.
     """
@@ -65,7 +66,7 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
     from fairlead.jobfile import sbatch  # a command needs no reader of files, and they cost a third of its submit
 
     if sbatch.is_script(text):
-        found = sbatch.read(text, name=name, arguments=arguments or [])
+        found = sbatch.read(text, name=name, arguments=arguments or [], more=more, environ=os.environ)
         return Loaded([found.job], [f"{name}: {note}" for note in found.notes], found.unkept)
     if arguments:
         raise InputRefused(f'{name}: arguments ("{arguments[0]}" …) belong to a script, and this is a job file')

@@ -7,7 +7,7 @@ copies it. Start at `read`; `parse_options` reads the same options where they st
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from fairlead.errors import InputRefused
 from fairlead.jobfile.sbatch_options import Fields, TranslatedScript, translate
@@ -23,6 +23,54 @@ _SPELLINGS = {
     "C": "constraint", "w": "nodelist", "x": "exclude", "q": "qos", "H": "hold", "i": "input", "L": "licenses",
     "W": "wait", "Q": "quiet", "v": "verbose", "O": "overcommit", "s": "oversubscribe", "k": "no-kill", "l": "label", "u": "unbuffered", "workdir": "chdir",
 }  # fmt: skip
+#: Slurm's variables that a job has which came by #SBATCH (the agent's and those of `sbatch_options.variables`).
+SET = frozenset(
+    [
+        "SLURM_ARRAY_JOB_ID",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_ARRAY_TASK_COUNT",
+        "SLURM_ARRAY_TASK_MAX",
+        "SLURM_ARRAY_TASK_MIN",
+        "SLURM_ARRAY_TASK_STEP",
+        "SLURM_CLUSTER_NAME",
+        "SLURM_CPUS_ON_NODE",
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_GPUS",
+        "SLURM_GPUS_ON_NODE",
+        "SLURM_GPUS_PER_NODE",
+        "SLURM_GPUS_PER_TASK",
+        "SLURM_JOBID",
+        "SLURM_JOB_ACCOUNT",
+        "SLURM_JOB_CPUS_PER_NODE",
+        "SLURM_JOB_GPUS",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_NODELIST",
+        "SLURM_JOB_NUM_NODES",
+        "SLURM_JOB_PARTITION",
+        "SLURM_JOB_USER",
+        "SLURM_LOCALID",
+        "SLURM_MEM_PER_CPU",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_NNODES",
+        "SLURM_NODEID",
+        "SLURM_NODELIST",
+        "SLURM_NPROCS",
+        "SLURM_NTASKS",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_PROCID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_STEPID",
+        "SLURM_STEP_ID",
+        "SLURM_STEP_NUM_NODES",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_SUBMIT_DIR",
+        "SLURM_SUBMIT_HOST",
+        "SLURM_TASKS_PER_NODE",
+        "SLURM_TASK_PID",
+        "SLURMD_NODENAME",
+    ]
+)
 #: Slurm's variables for which a job here has one of its own.
 OUR_NAMES = {
     "SLURM_ARRAY_TASK_ID": "FAIRLEAD_ARRAY_INDEX",
@@ -70,29 +118,51 @@ def is_script(text: str) -> bool:
     return text.startswith("#!") or any(line.startswith("#SBATCH") for line in _leading_comments(text))
 
 
-def read(text: str, *, name: str, arguments: list[str]) -> TranslatedScript:
-    """The job file of a script. Raises Refused for a directive whose value cannot be read."""
+def read(
+    text: str,
+    *,
+    name: str,
+    arguments: list[str],
+    more: Iterable[tuple[str, str]] = (),
+    environ: Mapping[str, str] | None = None,
+) -> TranslatedScript:
+    """The job file of a script, with the options of a command line (`more`) over its own; `environ` as in `translate`. Raises
+    Refused for a directive whose value cannot be read.
+    """
     options: list[tuple[str, str]] = []
     notes: list[str] = []
-    for line in _leading_comments(text):
-        if line.startswith("#SBATCH"):
+    more = list(more)
+    parts = False
+    directives = [line for line in _leading_comments(text) if line.startswith("#SBATCH")]
+    for line in directives:
+        if line.split()[1:2] in (["hetjob"], ["packjob"]):
+            parts = True
+        elif not parts:
             found, remarks = parse_options(_words(line.removeprefix("#SBATCH"), line))
             options += found
             notes += remarks
     notes += [
         f"line {number}: #SBATCH after the first command is not read, as in Slurm" for number in _late_directives(text)
     ]
-    translated = translate(options)
+    translated = translate([*options, *more, *([("hetjob", "")] if parts else [])], environ)
     job: Fields = {"name": name, **translated.job, "command": _command(text, name, arguments)}
-    return TranslatedScript(job, notes + translated.notes + _slurm_words(text), translated.unkept)
+    slurm = bool(directives or more)
+    if not slurm:  # no script of Slurm's: it runs on every node
+        del job["launcher"]
+        job.pop("processesPerNode", None)
+    return TranslatedScript(job, notes + translated.notes + _slurm_words(text, SET if slurm else ()), translated.unkept)
 
 
-def _slurm_words(text: str) -> list[str]:
-    """Return notes on Slurm features that the script uses at run time."""
+def _slurm_words(text: str, known: Collection[str]) -> list[str]:
+    """Return notes on Slurm features that the script uses at run time and that are not there; `known`: variables that are."""
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    names = dict.fromkeys(re.findall(r"\bSLURM_[A-Z_]*[A-Z]", code))
-    notes = [f"{name} is NOT SET here{f'; {OUR_NAMES[name]} is' if name in OUR_NAMES else ''}" for name in names]
-    if re.search(r"^\s*srun\b", code, re.MULTILINE):
+    names = dict.fromkeys(re.findall(r"\bSLURMD?_[A-Z_]*[A-Z]", code))
+    notes = [
+        f"{name} is NOT SET here{f'; {OUR_NAMES[name]} is' if name in OUR_NAMES else ''}"
+        for name in names
+        if name not in known
+    ]
+    if not known and re.search(r"^\s*srun\b", code, re.MULTILINE):
         notes.append(
             "srun is NOT HERE: with --nodes, every node runs the whole script (NODE_RANK, NNODES, MASTER_ADDR)"
         )

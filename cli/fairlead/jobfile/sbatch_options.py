@@ -8,15 +8,18 @@ The size: Slurm counts per node, per task or in all, and a job file per node or 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fairlead.errors import InputRefused
 from fairlead.jobfile.gpu_models import PRODUCT_LABEL
 from fairlead_schemas.jobfile.request import GPU
-from fairlead_schemas.units import selectors
+from fairlead_schemas.units import hostlists, selectors
 from fairlead_schemas.units.hardware import is_profile, resource_of
 from fairlead_schemas.units.ids import is_job_id
+
+#: Label of a node that has its name.
+HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 
 class SbatchShape:
@@ -28,12 +31,15 @@ class SbatchShape:
         self.nodes_requested = ""
         self.tasks = 0  # in all
         self.tasks_per_node = 0
-        self.cpus_per_task = 1
+        self.cpus_per_task = 0
         self.gpus = 0  # in all
         self.gpus_per_node = 0
         self.gpus_per_task = 0
         #: MIG profile of the GPUs, where their type is one.
         self.profile = ""
+        self.nodelist: tuple[str, ...] = ()
+        #: Value that `--export=NAME` sends, by name.
+        self.environ: Mapping[str, str] = {}
         self.memory = ""
         self.memory_per_cpu_mib = 0
         self.memory_per_gpu_mib = 0
@@ -49,10 +55,11 @@ def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
     where the number of nodes is not given.
     """
     if shape.tasks > 1 and not shape.counts_nodes:
-        _tasks(shape, job, notes)
+        job["tasks"] = shape.tasks
+        _amounts(shape, job, shape.gpus_per_task, max(1, shape.cpus_per_task))
         return
     tasks = shape.tasks_per_node or -(-max(shape.tasks, 1) // shape.nodes)
-    cpus = tasks * shape.cpus_per_task
+    cpus = tasks * max(1, shape.cpus_per_task)
     gpus = shape.gpus_per_node or shape.gpus_per_task * tasks
     if shape.gpus and not gpus:
         if "-" in shape.nodes_requested:
@@ -67,17 +74,31 @@ def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
         job["nodes"] = shape.nodes_requested
     elif shape.nodes > 1:
         job["nodes"] = shape.nodes
-    if tasks > 1:
-        notes.append(
-            f"one process starts per node with the CPUs of its {tasks} tasks; start the tasks yourself (torchrun, mpirun)"
-        )
+    job["processesPerNode"] = tasks
 
 
-def _tasks(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
-    """Tasks that may lie on any nodes, as under Slurm."""
-    job["tasks"] = shape.tasks
-    _amounts(shape, job, shape.gpus_per_task, shape.cpus_per_task)
-    notes.append("one process starts per node for all of its tasks; start the tasks yourself (torchrun, mpirun)")
+def variables(shape: SbatchShape, job: dict[str, Any]) -> dict[str, str]:
+    """Return Slurm's variables that are known at submit. The agent sets the others, which depend on the placement."""
+    tasks = shape.tasks if shape.tasks and shape.tasks != shape.nodes * job.get("processesPerNode", 0) else 0
+    found: dict[str, Any] = {
+        "NTASKS": tasks,
+        "NPROCS": tasks,
+        "NTASKS_PER_NODE": shape.tasks_per_node,
+        "CPUS_PER_TASK": shape.cpus_per_task,
+        "GPUS_PER_TASK": shape.gpus_per_task,
+        "GPUS_PER_NODE": shape.gpus_per_node,
+        "MEM_PER_CPU": shape.memory_per_cpu_mib,
+        "JOB_ACCOUNT": job.get("project", ""),
+    }
+    if "array" in job:
+        first, _, last = str(job["array"]).partition("%")[0].partition("-")
+        found |= {
+            "ARRAY_TASK_MIN": first,
+            "ARRAY_TASK_MAX": last,
+            "ARRAY_TASK_COUNT": int(last) - int(first) + 1,
+            "ARRAY_TASK_STEP": 1,
+        }
+    return {f"SLURM_{name}": str(value) for name, value in found.items() if value}
 
 
 def _amounts(shape: SbatchShape, job: dict[str, Any], gpus: int, cpus: int) -> None:
@@ -111,15 +132,30 @@ class Unkept(Exception):
 
 #: Options without effect on the command or on its place, and the alternative for each.
 NOT_FOLLOWED = {
-    "output": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",
-    "error": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",
     "no-requeue": "a job whose node is lost is always queued again",
-    "mail-type": "follow fairlead events instead",
-    "mail-user": "follow fairlead events instead",
+    "mail-type": "set up mail once, for all of your jobs: fairlead notify",
+    "mail-user": "set up mail once, for all of your jobs: fairlead notify",
+    "qos": "the queue (--partition) has the limits, and --priority of fairlead submit the order",
+    "nice": "use --priority of fairlead submit",
+    "time-min": "a job has one time limit, --time",
+    "kill-on-invalid-dep": "a job whose dependency cannot come true is ended",
+    "hint": "CPUs are assigned by the node's topology",
+    "distribution": "tasks fill one node after the other",
+    "ntasks-per-core": "CPUs are assigned by the node's topology",
+    "ntasks-per-socket": "CPUs are assigned by the node's topology",
+    "threads-per-core": "CPUs are assigned by the node's topology",
+    "cpu-bind": "CPUs are assigned by the node's topology",
+    "mem-bind": "CPUs are assigned by the node's topology",
+    "gpu-bind": "GPUs are assigned by the node's topology; --gpus-per-task gives each task its own",
+    "cpu-freq": "frequencies are the node's",
+    "gpu-freq": "frequencies are the node's",
+    "acctg-freq": "samples are taken at the agent's own interval: fairlead show JOB --plot",
+    "profile": "samples are taken always: fairlead show JOB --plot",
+    "wckey": "use labels in a job file",
+    "mpi": "start MPI programs with mpirun",
     "comment": "use labels in a job file",
     "quiet": "redirect the output of the submit",
     "verbose": "see fairlead submit --dry-run",
-    "open-mode": "output is kept for each attempt",
     "get-user-env": "write --export=NAME=VALUE",
     "spread-job": "write placement: spread in a job file",
     "oversubscribe": "nodes are shared unless --exclusive is given",
@@ -130,21 +166,22 @@ NOT_FOLLOWED = {
 }
 #: Options known to Slurm's users that are not kept, and what to do instead.
 UNKEPT = {
-    "qos": "use --partition for the queue",
-    "nodelist": "use nodeSelector or nodeAffinity in a job file",
-    "exclude": "use nodeAffinity in a job file, such as kubernetes.io/hostname!=n7",
     "hold": "submit with --begin, or submit and then fairlead hold ID",
     "licenses": "there are no licences here",
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
     "input": "read the file in the script",
     "pty": "a job has no terminal; its output is shown without one",
+    "hetjob": "write a job file with groups (docs/reference/jobs.md#how-many); the first part alone would run",
     "jobid": "every command is a job of its own here; start all steps in one script",
 }
 
 
-def translate(options: Iterable[tuple[str, str]]) -> TranslatedScript:
-    """Job file words for sbatch's options; later ones win. Raises Refused for an unreadable value."""
+def translate(options: Iterable[tuple[str, str]], environ: Mapping[str, str] | None = None) -> TranslatedScript:
+    """Job file words for sbatch's options; later ones win. `environ`: the submitter's, of which --export sends parts. Raises
+    Refused for an unreadable value.
+    """
     shape = SbatchShape()
+    shape.environ = environ or {}
     job: Fields = {}
     notes: list[str] = []
     unkept: dict[str, str] = {}
@@ -161,7 +198,13 @@ def translate(options: Iterable[tuple[str, str]]) -> TranslatedScript:
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
             unkept[key] = UNKEPT.get(key, "this option is not known here")
+    if 0 < len(shape.nodelist) < shape.nodes:
+        unkept["nodelist"] = f"expected a node for each of --nodes={shape.nodes}, found {len(shape.nodelist)}"
+    shape.nodes = max(shape.nodes, len(shape.nodelist))
     size(shape, job, notes)
+    job["launcher"] = "slurm"
+    if own := variables(shape, job) | job.get("env", {}):
+        job["env"] = own
     return TranslatedScript(job, notes, unkept)
 
 
@@ -218,9 +261,61 @@ def _constraint(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -
     """Features are labels here: `ib` is a node that has the label, `rack=r1` one that has this value; "&" joins them."""
     words = value.split("&")
     try:
-        job["nodeAffinity"] = [selectors.parse(word).text for word in words]
+        job["nodeAffinity"] = [*job.get("nodeAffinity", []), *(selectors.parse(word).text for word in words)]
     except selectors.SelectorError:
         raise ValueError('expected labels joined by "&", such as "ib&fairlead/rack=r1"') from None
+
+
+def _hosts(operator: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None]":
+    """Names of nodes (`n[1-3],x`) as a requirement of their label."""
+
+    def follow(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+        try:
+            names = tuple(dict.fromkeys(hostlists.expand(value)))
+        except ValueError:
+            names = ()
+        if not names or not all(names):
+            raise ValueError('expected names of nodes such as "n1,n[3-5]"')
+        if operator == "in":
+            shape.nodelist = names
+        job["nodeAffinity"] = [*job.get("nodeAffinity", []), f"{HOSTNAME_LABEL} {operator} ({','.join(names)})"]
+
+    return follow
+
+
+#: Slurm's fields of file names, and the job file's.
+_FILE_FIELDS = {
+    "j": "job", "J": "job", "A": "array", "a": "index", "x": "name", "u": "user", "N": "node", "n": "rank", "t": "rank",
+}  # fmt: skip
+
+
+def file_name(pattern: str) -> str:
+    """Return a file name of Slurm's with a job file's fields: "%x-%A_%4a.out" is "{name}-{array}_{index:04}.out". Unknown fields
+    stay as they are.
+    """
+
+    def field(found: re.Match[str]) -> str:
+        if found[2] == "%":
+            return "%"
+        name = _FILE_FIELDS.get(found[2])
+        return found[0] if name is None else f"{{{name}:0{found[1]}}}" if found[1] else f"{{{name}}}"
+
+    return re.sub(r"%([0-9]?)([A-Za-z%])", field, pattern)
+
+
+def _file(field: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+        if not value:
+            raise ValueError("expected a file name")
+        job["output"] = {**job.get("output", {}), field: file_name(value)}
+
+    return follow
+
+
+def _open_mode(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    if value not in ("append", "truncate"):
+        raise ValueError("expected append or truncate")
+    job["output"] = {**job.get("output", {}), "append": value == "append"}
 
 
 def _gres(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
@@ -348,11 +443,15 @@ def _export(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> No
         if equals:
             job["env"] = {**job.get("env", {}), name: text}
         elif item == "ALL":
-            notes.append("--export=ALL is NOT FOLLOWED: your own environment is not sent; write NAME=VALUE")
+            notes.append(
+                "--export=ALL is NOT FOLLOWED: your environment may hold secrets and is not sent; name what the job needs: --export=NAME,NAME=VALUE"
+            )
+        elif item in shape.environ:
+            job["env"] = {**job.get("env", {}), item: shape.environ[item]}
         elif item != "NONE":
             missing.append(item)
     if missing:
-        raise Unkept(f"your own environment is not sent: write {missing[0]}=VALUE")
+        raise Unkept(f"your environment has no {missing[0]}: write {missing[0]}=VALUE")
 
 
 def _moment(field: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None]":
@@ -362,6 +461,22 @@ def _moment(field: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None
         job[field] = value
 
     return follow
+
+
+_AHEAD = re.compile(r"now(?:\+(\d{1,9})(seconds?|minutes?|hours?|days?|weeks?)?)?\Z")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _begin(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    """`now+1hour` becomes a duration, which the submit turns into a time by its clock."""
+    if match := _AHEAD.match(value):
+        seconds = int(match[1] or 0) * _UNITS[(match[2] or "")[:1]]
+        job["startAt"] = f"{seconds}s" if seconds else ""
+        return
+    try:
+        _moment("startAt")(value, job, shape, notes)
+    except ValueError:
+        raise ValueError('expected a time such as "now+1hour" or "2027-01-31T10:00:00+01:00"') from None
 
 
 def _requeue(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
@@ -375,7 +490,8 @@ DIRECTIVES: dict[str, Callable[[str, Fields, SbatchShape, list[str]], None]] = {
     "cpus-per-task": _count("cpus_per_task"), "gres": _gres, "gpus": _gpus("gpus"),
     "gpus-per-node": _gpus("gpus_per_node"), "gpus-per-task": _gpus("gpus_per_task"),
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
-    "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _moment("startAt"),
+    "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin,
     "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
-    "dependency": _dependency, "requeue": _requeue,
+    "dependency": _dependency, "requeue": _requeue, "nodelist": _hosts("in"), "exclude": _hosts("notin"),
+    "output": _file("stdout"), "error": _file("stderr"), "open-mode": _open_mode,
 }  # fmt: skip

@@ -193,8 +193,17 @@ def elapsed(job: Job) -> str:
     """Return the job's running time (until now, or until its end), "-" before its start."""
     if not job.started_at:
         return "-"
+    return format_duration(_elapsed_ns(job))
+
+
+def elapsed_seconds(job: Job) -> int:
+    """Return the whole seconds of `elapsed`, 0 before the start."""
+    return _elapsed_ns(job) // SECOND_NS if job.started_at else 0
+
+
+def _elapsed_ns(job: Job) -> int:
     end_ns = parse_rfc3339(job.ended_at) if job.ended_at else time.time_ns()
-    return format_duration(max(0, end_ns - parse_rfc3339(job.started_at)))
+    return max(0, end_ns - parse_rfc3339(job.started_at or ""))
 
 
 def job_state(job: Job) -> str:

@@ -31,7 +31,9 @@ async def ran(
         ended = (await pair.ended(1))[0]
     finally:
         await pair.close()
-    return ended, *(lines_of(data / node / f"agent-{node}" / "runs", number) for number, node in enumerate(("n1", "n2")))
+    return ended, *(
+        lines_of(data / node / f"agent-{node}" / "runs", number) for number, node in enumerate(("n1", "n2"))
+    )
 
 
 def lines_of(runs: Path, number: int) -> list[str]:

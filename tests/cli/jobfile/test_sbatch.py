@@ -10,6 +10,8 @@ from fairlead.jobfile.gpu_models import PRODUCT_LABEL
 from fairlead.jobfile.sbatch_options import TranslatedScript
 
 GPU = "nvidia.com/gpu"
+#: What every script of Slurm's has.
+OURS = {"command", "launcher", "processesPerNode", "env"}
 
 
 def script(*directives: str, body: str = "python train.py") -> str:
@@ -82,12 +84,22 @@ def read(*directives: str) -> TranslatedScript:
         (["--constraint=ib"], {"nodeAffinity": ["ib"]}),
         (["-C ib&fairlead/rack=r1"], {"nodeAffinity": ["ib", "fairlead/rack=r1"]}),
         (["--nodes=4", "--nodes=2"], {"nodes": 2}),
+        (["--nodelist=n[1-2]"], {"nodes": 2, "nodeAffinity": ["kubernetes.io/hostname in (n1,n2)"]}),
+        (["-x n2", "-C ib"], {"nodeAffinity": ["kubernetes.io/hostname notin (n2)", "ib"]}),
+        (["-o x-%j.out"], {"output": {"stdout": "x-{job}.out"}}),
+        (
+            ["--output=%x-%A_%4a.%%.%u", "--error=%N.err", "--open-mode=append"],
+            {"output": {"stdout": "{name}-{array}_{index:04}.%.{user}", "stderr": "{node}.err", "append": True}},
+        ),
         (['--job-name "two words" # a remark'], {"name": "two words"}),
     ],
 )
 def test_a_directive_becomes_fields_of_a_job_file(directives: list[str], expected: dict[str, Any]) -> None:
     """The table of supported ones; the result is a valid job file once GPU names are resolved."""
-    job = read(*directives).job
+    job = dict(read(*directives).job)
+    assert job.pop("launcher") == "slurm" and (job.pop("processesPerNode", 0) or "tasks" in job)
+    own = {name: value for name, value in job.pop("env", {}).items() if not name.startswith("SLURM_")}
+    job |= {"env": own} if own else {}
     assert {key: value for key, value in job.items() if key not in ("command", "name") or key in expected} == expected
     reader.check(job)
 
@@ -95,7 +107,7 @@ def test_a_directive_becomes_fields_of_a_job_file(directives: list[str], expecte
 @pytest.mark.parametrize(
     "directive",
     [
-        "--output=x-%j.out",
+        "--qos=high",
         "--mail-type=ALL",
         "--export=ALL",
         "--no-requeue",
@@ -106,7 +118,7 @@ def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
     found = read(directive)
     assert len(found.notes) == 1 and not found.unkept
     assert "NOT" in found.notes[0]
-    assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
+    assert {k: v for k, v in found.job.items() if k not in OURS} == {"name": "train.sh"}
 
 
 @pytest.mark.parametrize(
@@ -114,8 +126,7 @@ def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
     [
         ("--hold", "hold"),
         ("-H", "hold"),
-        ("--nodelist=n1", "nodelist"),
-        ("-x n2", "exclude"),
+        ("--nodelist=n1 --nodes=2", "nodelist"),
         ("--gres=shard:1", "gres"),
         ("--gres=license:2", "gres"),
         ("--exclusive=user", "exclusive"),
@@ -130,7 +141,7 @@ def test_unsupported_directives_are_named(directive: str, name: str) -> None:
     """A directive that would change the program, place or time of the run is never ignored; the caller refuses it."""
     found = read(directive)
     assert list(found.unkept) == [name] and not found.notes
-    assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
+    assert {k: v for k, v in found.job.items() if k not in {*OURS, "nodes", "nodeAffinity"}} == {"name": "train.sh"}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +160,11 @@ def test_unsupported_directives_are_named(directive: str, name: str) -> None:
         "--nodes=2-x",
         "--constraint=a|b",
         "--constraint=",
-        "--begin=now+1hour",
+        "--begin=soon",
+        "--nodelist=",
+        "--exclude=n[1-",
+        "--open-mode=w",
+        "--output=",
         "--deadline=tomorrow",
         "--gpus=x:",
         "--dependency=singleton",
@@ -207,16 +222,52 @@ def test_an_open_quote_is_refused() -> None:
         read('--job-name="half')
 
 
-def test_variables_that_only_slurm_sets_are_named() -> None:
+def test_variables_that_are_not_set_are_named() -> None:
     """A script that reads an unset variable runs and computes nonsense: each is named, with our equivalent if there is
-    one; comments are ignored."""
-    text = (
-        "#!/bin/bash\n#SBATCH --array=0-1\n# SLURM_JOB_NAME\nsrun python x.py ${SLURM_ARRAY_TASK_ID} $SLURM_LOCALID\n"
-    )
-    notes = sbatch.read(text, name="a.sh", arguments=[]).notes
-    assert notes == [
+    one; comments are ignored. Scripts with directives have nearly all of them, and srun."""
+    body = "# SLURM_JOB_NAME\nsrun python x.py ${SLURM_ARRAY_TASK_ID} $SLURM_LOCALID $SLURM_TOPOLOGY_ADDR\n"
+    notes = sbatch.read(f"#!/bin/bash\n#SBATCH --array=0-1\n{body}", name="a.sh", arguments=[]).notes
+    assert notes == ["SLURM_TOPOLOGY_ADDR is NOT SET here"]
+    plain = sbatch.read(f"#!/bin/bash\n{body}", name="a.sh", arguments=[])
+    assert plain.notes == [
         "SLURM_ARRAY_TASK_ID is NOT SET here; FAIRLEAD_ARRAY_INDEX is",
         "SLURM_LOCALID is NOT SET here",
+        "SLURM_TOPOLOGY_ADDR is NOT SET here",
         "srun is NOT HERE: with --nodes, every node runs the whole script (NODE_RANK, NNODES, MASTER_ADDR)",
     ]
+    assert "launcher" not in plain.job
     assert sbatch.read("#!/bin/bash\npython x.py\n", name="a.sh", arguments=[]).notes == []
+
+
+def test_tasks_become_processes_and_variables() -> None:
+    """Tasks per node, and what Slurm's programs read of them; an uneven number stays what it is."""
+    job = read("--nodes=2", "--ntasks=3", "-c 4", "--array=2-9%3").job
+    assert (job["nodes"], job["processesPerNode"]) == (2, 2)
+    assert job["env"] == {
+        "SLURM_NTASKS": "3", "SLURM_NPROCS": "3", "SLURM_CPUS_PER_TASK": "4", "SLURM_ARRAY_TASK_MIN": "2",
+        "SLURM_ARRAY_TASK_MAX": "9", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_ARRAY_TASK_STEP": "1",
+    }  # fmt: skip
+    assert "processesPerNode" not in read("--ntasks=16", "--gpus-per-task=1").job
+
+
+def test_the_command_line_wins_and_named_variables_are_sent() -> None:
+    """An option after the script's own changes the sizes that follow from it."""
+    text = script("--nodes=4", "--ntasks=8", "--export=WANDB_MODE,A=1")
+    job = sbatch.read(text, name="a.sh", arguments=[], more=[("nodes", "2")], environ={"WANDB_MODE": "offline"}).job
+    assert (job["nodes"], job["processesPerNode"]) == (2, 4)
+    assert {name: job["env"][name] for name in ("WANDB_MODE", "A")} == {"WANDB_MODE": "offline", "A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("now+1hour", "3600s"), ("now+90", "90s"), ("now+2days", "172800s"), ("now", "")],
+)
+def test_a_start_from_now_on_is_a_duration(text: str, expected: str) -> None:
+    """The submit turns it into a time by its clock."""
+    assert read(f"--begin={text}").job["startAt"] == expected
+
+
+def test_a_heterogeneous_job_is_refused_by_name() -> None:
+    """The sizes of its other parts are not taken for those of the first."""
+    found = read("--nodes=2", "hetjob", "--nodes=7")
+    assert (found.job["nodes"], list(found.unkept)) == (2, ["hetjob"])
