@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 from fairlead.errors import InputRefused
 from fairlead.jobfile.gpu_models import PRODUCT_LABEL
 from fairlead_schemas.jobfile.request import GPU
-from fairlead_schemas.units import hostlists, selectors
+from fairlead_schemas.units import selectors
 from fairlead_schemas.units.hardware import is_profile, resource_of
 from fairlead_schemas.units.ids import is_job_id
-
-#: Label of a node that has its name.
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 
 class SbatchShape:
@@ -37,7 +34,6 @@ class SbatchShape:
         self.gpus_per_task = 0
         #: MIG profile of the GPUs, where their type is one.
         self.profile = ""
-        self.nodelist: tuple[str, ...] = ()
         #: Value that `--export=NAME` sends, by name.
         self.environ: Mapping[str, str] = {}
         self.memory = ""
@@ -166,6 +162,8 @@ NOT_FOLLOWED = {
 }
 #: Options known to Slurm's users that are not kept, and what to do instead.
 UNKEPT = {
+    "nodelist": "use nodeSelector or nodeAffinity in a job file",
+    "exclude": "use nodeAffinity in a job file, such as kubernetes.io/hostname!=n7",
     "hold": "submit with --begin, or submit and then fairlead hold ID",
     "licenses": "there are no licences here",
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
@@ -198,9 +196,6 @@ def translate(options: Iterable[tuple[str, str]], environ: Mapping[str, str] | N
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
             unkept[key] = UNKEPT.get(key, "this option is not known here")
-    if 0 < len(shape.nodelist) < shape.nodes:
-        unkept["nodelist"] = f"expected a node for each of --nodes={shape.nodes}, found {len(shape.nodelist)}"
-    shape.nodes = max(shape.nodes, len(shape.nodelist))
     size(shape, job, notes)
     job["launcher"] = "slurm"
     if own := variables(shape, job) | job.get("env", {}):
@@ -264,23 +259,6 @@ def _constraint(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -
         job["nodeAffinity"] = [*job.get("nodeAffinity", []), *(selectors.parse(word).text for word in words)]
     except selectors.SelectorError:
         raise ValueError('expected labels joined by "&", such as "ib&fairlead/rack=r1"') from None
-
-
-def _hosts(operator: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None]":
-    """Names of nodes (`n[1-3],x`) as a requirement of their label."""
-
-    def follow(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
-        try:
-            names = tuple(dict.fromkeys(hostlists.expand(value)))
-        except ValueError:
-            names = ()
-        if not names or not all(names):
-            raise ValueError('expected names of nodes such as "n1,n[3-5]"')
-        if operator == "in":
-            shape.nodelist = names
-        job["nodeAffinity"] = [*job.get("nodeAffinity", []), f"{HOSTNAME_LABEL} {operator} ({','.join(names)})"]
-
-    return follow
 
 
 #: Slurm's fields of file names, and the job file's.
@@ -492,6 +470,6 @@ DIRECTIVES: dict[str, Callable[[str, Fields, SbatchShape, list[str]], None]] = {
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
     "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin,
     "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
-    "dependency": _dependency, "requeue": _requeue, "nodelist": _hosts("in"), "exclude": _hosts("notin"),
+    "dependency": _dependency, "requeue": _requeue,
     "output": _file("stdout"), "error": _file("stderr"), "open-mode": _open_mode,
 }  # fmt: skip

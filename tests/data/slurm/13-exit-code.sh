@@ -1,6 +1,0 @@
-#!/bin/bash
-#SBATCH --output=exit.out
-
-set -euo pipefail
-srun bash -c 'exit 3'
-echo "never"
