@@ -48,6 +48,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "doctor.checks",
         "guard.policy",
         "hollow.outcomes",
+        "launch.batch_variables",
         "launch.plan",
         "linux.counters",
         "node.health.checks",

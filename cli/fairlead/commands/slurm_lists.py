@@ -52,9 +52,12 @@ def squeue(
     shape = slurm_columns.squeue_format(format_, fields, long=long) if format_ or fields or long else None
     with connect() as client:
         page = client.jobs(
-            state=slurm_columns.state_names(wanted, OPEN_STATES), queue=partition, name=name, project=account,
+            state=slurm_columns.state_names(wanted, OPEN_STATES),
+            queue=partition,
+            name=name,
+            project=account,
             user=client.me() if me else user,
-        )  # fmt: skip
+        )
     rows = [job for job in page.items if not columns.is_spent_array(job)]
     rows = _of_ids(rows, jobs)
     if nodelist:
@@ -110,9 +113,13 @@ def sacct(
     since = time_of(starttime.replace("T", " ")) if starttime and starttime != "now" else ""
     with connect() as client:
         page = client.jobs(
-            state=slurm_columns.state_names(states, ""), queue=partition, name=name, project=account,
-            user="" if allusers else user, since=since,
-        )  # fmt: skip
+            state=slurm_columns.state_names(states, ""),
+            queue=partition,
+            name=name,
+            project=account,
+            user="" if allusers else user,
+            since=since,
+        )
     if json:
         terminal.write(terminal.document(page, Format.json))
         return
@@ -187,9 +194,12 @@ def scancel(
     if user or me or name or states or partition:
         with connect() as client:
             page = client.jobs(
-                state=slurm_columns.state_names(states, OPEN_STATES), queue=partition, name=name,
-                user=client.me() if me or (not user and not ids) else user, elements=False,
-            )  # fmt: skip
+                state=slurm_columns.state_names(states, OPEN_STATES),
+                queue=partition,
+                name=name,
+                user=client.me() if me or (not user and not ids) else user,
+                elements=False,
+            )
         rows = page.items if not words else _of_ids(page.items, ",".join(words))
         words = [job.id for job in rows]
         if not words:

@@ -263,8 +263,16 @@ def _constraint(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -
 
 #: Slurm's fields of file names, and the job file's.
 _FILE_FIELDS = {
-    "j": "job", "J": "job", "A": "array", "a": "index", "x": "name", "u": "user", "N": "node", "n": "rank", "t": "rank",
-}  # fmt: skip
+    "j": "job",
+    "J": "job",
+    "A": "array",
+    "a": "index",
+    "x": "name",
+    "u": "user",
+    "N": "node",
+    "n": "rank",
+    "t": "rank",
+}
 
 
 def file_name(pattern: str) -> str:

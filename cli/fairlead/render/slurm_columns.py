@@ -1,6 +1,6 @@
 """Slurm's columns, by the letters and words of its --format options, and its records of jobs, nodes and efficiency. Pure.
 
-A format is `%i %.9P` (squeue, sinfo) or `JobID,State%20` (sacct, squeue -O). An unknown field is refused by name. Start at `Shape`.
+A format is `%i %.9P` (squeue, sinfo) or `JobID,State%20` (sacct, squeue -O). An unknown field is refused by name. Start at `ListShape`.
 """
 
 import re
@@ -21,9 +21,11 @@ class Field(NamedTuple):
     head: str
     text: Callable[[Any], str]
     width: int = 0
+    #: Text before it.
+    before: str = " "
 
 
-class Shape(NamedTuple):
+class ListShape(NamedTuple):
     """Columns of a list, and how they are separated."""
 
     fields: tuple[Field, ...]
@@ -35,10 +37,20 @@ class Shape(NamedTuple):
             cells.insert(0, [field.head for field in self.fields])
         if bars:
             return "".join("|".join(line) + ("|" if bars == "||" else "") + "\n" for line in cells)
+        literal = any(field.before.strip() for field in self.fields)  # "%i|%T" is for programs: nothing is aligned
+        if literal:
+            return "".join(self._joined(line, [field.width for field in self.fields]) for line in cells)
         widths = [
             field.width or max((len(line[at]) for line in cells), default=0) for at, field in enumerate(self.fields)
         ]
-        return "".join(" ".join(map(_fitted, line, widths)).rstrip() + "\n" for line in cells)
+        return "".join(self._joined(line, widths) for line in cells)
+
+    def _joined(self, line: Sequence[str], widths: Sequence[int]) -> str:
+        fitted = map(_fitted, line, widths)
+        parts = (
+            field.before * (at > 0) + text for at, (field, text) in enumerate(zip(self.fields, fitted, strict=True))
+        )
+        return "".join(parts).rstrip() + "\n"
 
 
 def _fitted(text: str, width: int) -> str:
@@ -144,22 +156,22 @@ _SQUEUE = "%i %P %j %u %t %M %D %R"
 _SQUEUE_LONG = "%i %P %j %u %T %M %l %D %R"
 _SACCT = "jobid,jobname,partition,account,alloctres,state,exitcode"
 _SACCT_LONG = "jobid,jobname,partition,user,account,alloctres,alloccpus,nnodes,nodelist,state,exitcode,submit,start,end,elapsed,timelimit"
-_PERCENT = re.compile(r"%(\.?)(\d*)([A-Za-z])")
+_PERCENT = re.compile(r"([^%]*)%(\.?)(\d*)([A-Za-z])")
 
 
-def _by_letters(text: str, letters: Mapping[str, tuple[str, Callable[[Any], str]]]) -> Shape:
+def _by_letters(text: str, letters: Mapping[str, tuple[str, Callable[[Any], str]]]) -> ListShape:
     fields: list[Field] = []
-    for dot, width, letter in _PERCENT.findall(text):
+    for before, dot, width, letter in _PERCENT.findall(text):
         if letter not in letters:
             raise InputRefused(f'--format: expected one of %{" %".join(letters)}, found "%{letter}"')
         head, value = letters[letter]
-        fields.append(Field(head, value, int(width or 0) * (-1 if dot else 1)))
+        fields.append(Field(head, value, int(width or 0) * (-1 if dot else 1), before))
     if not fields:
         raise InputRefused(f'--format: expected fields such as "%i %j %T", found "{text}"')
-    return Shape(tuple(fields))
+    return ListShape(tuple(fields))
 
 
-def _by_words(text: str, separator: str) -> Shape:
+def _by_words(text: str, separator: str) -> ListShape:
     """Return the columns of `JobID,State%20` (sacct) or `JobID:12,State:-20` (squeue -O)."""
     fields: list[Field] = []
     for word in text.split(","):
@@ -170,14 +182,14 @@ def _by_words(text: str, separator: str) -> Shape:
         if width and not re.fullmatch(r"[-.]?\d{1,3}", width):
             raise InputRefused(f'--format: expected a width after "{separator}", found "{word}"')
         fields.append(Field(known[0], known[1], int(width.replace(".", "-") or 0)))
-    return Shape(tuple(fields))
+    return ListShape(tuple(fields))
 
 
 def _nothing(job: Job) -> str:
     return ""
 
 
-def squeue_format(letters: str, words: str, *, long: bool) -> Shape:
+def squeue_format(letters: str, words: str, *, long: bool) -> ListShape:
     """Return squeue's columns for -o, -O or -l."""
     if words:
         return _by_words(words, ":")
@@ -185,7 +197,7 @@ def squeue_format(letters: str, words: str, *, long: bool) -> Shape:
     return _by_letters(letters or (_SQUEUE_LONG if long else _SQUEUE), known)
 
 
-def sacct_format(words: str, *, long: bool) -> Shape:
+def sacct_format(words: str, *, long: bool) -> ListShape:
     """Return sacct's columns for --format."""
     return _by_words(words or (_SACCT_LONG if long else _SACCT), "%")
 
@@ -275,13 +287,13 @@ def _cpu_states(nodes: Sequence[Node]) -> str:
     return f"{total - free}/{free}/0/{total}"
 
 
-def sinfo_format(letters: str, *, by_node: bool, long: bool, reasons: bool) -> Shape:
+def sinfo_format(letters: str, *, by_node: bool, long: bool, reasons: bool) -> ListShape:
     """Return sinfo's columns for -o, -N, -l or -R."""
     usual = "%E %N" if reasons else "%N %D %P %t" if by_node else "%P %a %l %D %t %N"
     return _by_letters(letters or usual + (" %c %m %G" if long else ""), _SINFO)
 
 
-SPRIO = Shape(
+SPRIO = ListShape(
     (
         Field("JOBID", lambda j: j.id),
         Field("PARTITION", lambda j: j.queue),
@@ -295,7 +307,7 @@ def _share(queue: Queue, amounts: dict[str, int]) -> str:
     return format_milli(amounts.get("gpu", 0))
 
 
-SSHARE = Shape(
+SSHARE = ListShape(
     (
         Field("Account", lambda q: "  " * q.path.count("/") + q.path),
         Field("RawShares", lambda q: str(q.settings.get("weight", 1))),

@@ -31,9 +31,10 @@ async def ran(
         ended = (await pair.ended(1))[0]
     finally:
         await pair.close()
-    return ended, *(
+    first, second = (
         lines_of(data / node / f"agent-{node}" / "runs", number) for number, node in enumerate(("n1", "n2"))
     )
+    return ended, first, second
 
 
 def lines_of(runs: Path, number: int) -> list[str]:
@@ -84,8 +85,14 @@ def test_steps_stay_within_the_job_and_its_files_have_the_output(tmp_path: Path)
     out = (tmp_path / "logs/a-b-7.out").read_text().splitlines()
     assert sorted(line for line in out if "out" in line) == ["0: out 0", "1: out 1", "2: out 2"]
     assert [line for line in out if "out" not in line] == [
-        "code 2", "too many 1", "overcommitted 0", "no third node 1", "no such node 1", "het 1", "killed 137",
-    ]  # fmt: skip
+        "code 2",
+        "too many 1",
+        "overcommitted 0",
+        "no third node 1",
+        "no such node 1",
+        "het 1",
+        "killed 137",
+    ]
     errors = (tmp_path / "logs/7_0000.err").read_text()
     assert errors.count("srun: error") == 4 and errors.endswith("failed\n")
     assert (tmp_path / "step-0-of-7.txt").read_text() == "filed\n"
@@ -108,15 +115,37 @@ def test_a_signal_reaches_the_script_whose_output_is_copied(tmp_path: Path) -> N
 def test_placement_becomes_variables_and_file_names() -> None:
     """An element of an array on one of two nodes with different numbers of tasks."""
     order = RunOrder(
-        job="12_3", attempt=2, rank=1, epoch=1, nodes=("g1", "g2"), hosts=("a", "b"), cpu_milli=8000, memory_mib=4096,
-        gpus=("U1", "U2"), name="x/y", user="ada", queue="research",
-    )  # fmt: skip
+        job="12_3",
+        attempt=2,
+        rank=1,
+        epoch=1,
+        nodes=("g1", "g2"),
+        hosts=("a", "b"),
+        cpu_milli=8000,
+        memory_mib=4096,
+        gpus=("U1", "U2"),
+        name="x/y",
+        user="ada",
+        queue="research",
+    )
     found = variables(order, (4, 2), "g2")
     expected = {
-        "JOB_ID": "12_3", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3", "NODEID": "1", "NTASKS": "6", "TASKS_PER_NODE": "4,2",
-        "PROCID": "4", "JOB_NODELIST": "g[1-2]", "CPUS_ON_NODE": "8", "JOB_CPUS_PER_NODE": "8(x2)", "GPUS": "4",
-        "GPUS_ON_NODE": "2", "RESTART_COUNT": "1", "MEM_PER_NODE": "4096", "JOB_PARTITION": "research",
-    }  # fmt: skip
+        "JOB_ID": "12_3",
+        "ARRAY_JOB_ID": "12",
+        "ARRAY_TASK_ID": "3",
+        "NODEID": "1",
+        "NTASKS": "6",
+        "TASKS_PER_NODE": "4,2",
+        "PROCID": "4",
+        "JOB_NODELIST": "g[1-2]",
+        "CPUS_ON_NODE": "8",
+        "JOB_CPUS_PER_NODE": "8(x2)",
+        "GPUS": "4",
+        "GPUS_ON_NODE": "2",
+        "RESTART_COUNT": "1",
+        "MEM_PER_NODE": "4096",
+        "JOB_PARTITION": "research",
+    }
     assert {name: found[f"SLURM_{name}"] for name in expected} == expected and found["SLURMD_NODENAME"] == "g2"
     assert "SLURM_GPUS" not in variables(msgspec.structs.replace(order, gpus=()), (4, 2), "g2")
     path = output_file("{name}/{array}_{index:04}.{node}.{rank}.{other}", order, "g2")

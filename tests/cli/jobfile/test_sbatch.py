@@ -241,9 +241,14 @@ def test_tasks_become_processes_and_variables() -> None:
     job = read("--nodes=2", "--ntasks=3", "-c 4", "--array=2-9%3").job
     assert (job["nodes"], job["processesPerNode"]) == (2, 2)
     assert job["env"] == {
-        "SLURM_NTASKS": "3", "SLURM_NPROCS": "3", "SLURM_CPUS_PER_TASK": "4", "SLURM_ARRAY_TASK_MIN": "2",
-        "SLURM_ARRAY_TASK_MAX": "9", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_ARRAY_TASK_STEP": "1",
-    }  # fmt: skip
+        "SLURM_NTASKS": "3",
+        "SLURM_NPROCS": "3",
+        "SLURM_CPUS_PER_TASK": "4",
+        "SLURM_ARRAY_TASK_MIN": "2",
+        "SLURM_ARRAY_TASK_MAX": "9",
+        "SLURM_ARRAY_TASK_COUNT": "8",
+        "SLURM_ARRAY_TASK_STEP": "1",
+    }
     assert "processesPerNode" not in read("--ntasks=16", "--gpus-per-task=1").job
 
 

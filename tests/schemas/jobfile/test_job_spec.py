@@ -420,7 +420,7 @@ def test_the_rule_for_the_end_of_one_rank_is_in_the_command(words: dict[str, Any
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        ({"launcher": "slurm"}, "launcher"),
+        ({"launcher": "sge"}, "launcher"),
         ({"onFailure": "ignore"}, "onFailure"),
         ({"launcher": "mpi", "onFailure": "continue"}, "onFailure"),
         ({"launcher": "env", "processesPerNode": 0}, "processesPerNode"),

@@ -15,7 +15,8 @@ import msgspec
 
 from fairlead_agent.core.lease import STOP_AFTER, stop_after_word
 from fairlead_agent.core.runs import RunKey, key_of
-from fairlead_agent.launch import batch_variables
+from fairlead_agent.launch.batch_variables import output_file
+from fairlead_agent.launch.batch_variables import variables as batch_variables
 from fairlead_schemas.jobfile.agent_fields import (
     NODE_BOUNDS,
     OutputBounds,
@@ -301,7 +302,7 @@ def _copied(words: list[str], order: RunOrder, output: OutputWords, ranks: Ranks
     """Return the command with its output also in the files of the job file."""
     if not output.stdout and not output.stderr:
         return words
-    files = [batch_variables.output_file(each, order, node) for each in (output.stdout, output.stderr)]
+    files = [output_file(each, order, node) for each in (output.stdout, output.stderr)]
     mode = "append" if output.append or order.attempt > 1 or ranks.node_rank > 0 else "new"
     return ["/bin/sh", f"{box}/output.sh", mode, *files, *words]
 
@@ -334,7 +335,7 @@ def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ran
     launcher = variables(ranks, order, env["MASTER_ADDR"], env.get("MASTER_PORT", "29500"), box, place.interface)
     env |= without_rivals(launcher, program.env)
     if ranks.launcher == "slurm":
-        env |= batch_variables.variables(order, ranks.slots, place.node)
+        env |= batch_variables(order, ranks.slots, place.node)
     for name, value in program.env.items():
         # A name with "=" in it would set another variable.
         if not name.startswith(RESERVED_ENV_PREFIXES) and name and "=" not in name and "\0" not in name + value:

@@ -1,0 +1,105 @@
+"""Slurm's lists and changes with the options that people and their wrappers type: what is requested, and what is printed."""
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, node_document, page, queue_document
+
+WAITING = job_document("9", state="queued", nodes=[], gpus={}, started_at=None, priority=70, name="sweep")
+
+
+@pytest.fixture
+def jobs(gateway: GatewayStub) -> GatewayStub:
+    """A gateway with a waiting, a failed and an ended job, and an element of an array."""
+    found = (WAITING, ended("failed", job_id="10", exit_code=3), ended("succeeded", job_id="12_1", exit_code=0))
+    gateway.on("GET", "/v1/jobs", page(*found))
+    return gateway
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("squeue", "-h", "-o", "%i|%.5Q|%t"), "9|   70|PD\n10|   50|F\n12_1|   50|CD\n"),
+        (("squeue", "-h", "-j", "12,10", "-o", "%A", "-S", "-i"), "12_1\n10\n"),
+        (("squeue", "-h", "-w", "n[1-2]", "-O", "JobID:3,Name:4"), "10  trai\n12_ trai\n"),
+        (("sacct", "-n", "-P", "-X", "-j", "10", "-o", "JobID,State,ExitCode,MaxRSS"), "10|FAILED|3:0|\n"),
+        (
+            ("sacct", "-p", "-j", "12", "--format=JobIDRaw,Elapsed,Start,NodeList%3"),
+            "JobIDRaw|Elapsed|Start|NodeList|\n12_1|00:01:30|2026-01-01T00:00:01|n1|\n",
+        ),
+        (("sprio", "-h", "-j", "9"), "9 research ada 70\n"),
+    ],
+)
+def test_lists_have_the_asked_for_columns(jobs: GatewayStub, run: Run, words: tuple[str, ...], expected: str) -> None:
+    """Letters and words with widths, order, bars, and fields that nothing here has a value for."""
+    ran = run(*words)
+    assert (ran.code, ran.out) == (0, expected)
+
+
+def test_states_are_ours_in_the_request(jobs: GatewayStub, run: Run) -> None:
+    """Slurm's words and letters in any case; other filters go along."""
+    run("squeue", "-t", "PD,running", "-u", "ada,ben", "-p", "research", "-n", "a,b")
+    asked = jobs.requests[-1].url.params
+    assert set(asked["state"].split(",")) == {"scheduled", "queued", "held", "offered", "running"}
+    assert (asked["user"], asked["queue"], asked["name"]) == ("ada,ben", "research", "a,b")
+    run("squeue", "--states=all")
+    assert "state" not in jobs.requests[-1].url.params
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("squeue", "-o", "%i %Z"), 'found "%Z"'),
+        (("squeue", "-t", "SLEEPY"), 'found "SLEEPY"'),
+        (("squeue", "-S", "-Z"), 'found "-Z"'),
+        (("sacct", "--format=JobID,Mood"), 'found "Mood"'),
+        (("sacct", "--format=JobID%wide"), 'found "JobID%wide"'),
+        (("scancel",), "expected job ids"),
+        (("scontrol", "frobnicate", "1"), 'found "frobnicate 1"'),
+        (("scontrol", "update", "JobId=1", "Mood=bad"), 'found "mood"'),
+        (("scontrol", "update", "JobId=1", "Priority=high"), 'found "high"'),
+        (("scontrol", "update", "NodeName=n1", "State=party"), "State=drain or State=resume"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(
+    jobs: GatewayStub, run: Run, words: tuple[str, ...], message: str
+) -> None:
+    """Nothing is changed."""
+    ran = run(*words)
+    assert ran.code == 2 and message in ran.err
+    assert {request.method for request in jobs.requests} <= {"GET"}
+
+
+def test_nodes_are_listed_one_by_one_and_shown(gateway: GatewayStub, run: Run) -> None:
+    """sinfo -N, its letters, and scontrol show node."""
+    gateway.on("GET", "/v1/nodes", page(node_document(), node_document(id="n2", state="lost", reason="power")))
+    gateway.on("GET", "/v1/queues", page(queue_document("default")))
+    assert run("sinfo", "-N", "-h").out == "n1 1 default* mix\nn2 1 default* down\n"
+    assert run("sinfo", "-h", "-t", "down", "-o", "%P %D %G %N").out == "default* 1 gpu:8 n2\n"
+    assert run("sinfo", "-R", "-h").out == "power n2\n"
+    assert "State=MIX" in run("scontrol", "show", "node", "n1").out
+    assert run("scontrol", "show", "node", "n9").code == 2
+    assert run("scontrol", "show", "hostnames", "n[08-10],x").out == "n08\nn09\nn10\nx\n"
+    assert "default" in run("sshare").out
+
+
+def test_scontrol_changes_jobs(gateway: GatewayStub, run: Run) -> None:
+    """Slurm's times and names become the fields of a job file."""
+    gateway.on("PATCH", "/v1/jobs/1", job_document("1"))
+    ran = run("scontrol", "update", "JobId=1", "TimeLimit=1-12:00:00", "Priority=70", "JobName=x")
+    assert (ran.code, ran.out) == (0, "job/1\n")
+    assert gateway.patches() == [{"time": {"total": "129600s"}, "priority": 70, "name": "x"}]
+    gateway.on("GET", "/v1/jobs/1", ended("failed", job_id="1", exit_code=3))
+    assert "JobState=FAILED" in run("scontrol", "show", "job", "1").out
+    seen = run("seff", "1").out
+    assert "Job Wall-clock time: 00:01:30" in seen and "nothing was measured" in seen
+
+
+def test_scancel_by_filters_cancels_the_listed_jobs_only(gateway: GatewayStub, run: Run) -> None:
+    """Without a user they are the caller's own; none found is no error."""
+    gateway.on("GET", "/v1/jobs", page(WAITING))
+    gateway.on("POST", "/v1/jobs/9:cancel", {"id": "9", "state": "cancelled"})
+    ran = run("scancel", "--name=sweep", "--state=PENDING")
+    assert (ran.code, ran.out) == (0, "job/9\n")
+    gateway.on("GET", "/v1/jobs", page())
+    assert (run("scancel", "-u", "ben").code, run("scancel", "-u", "ben").out) == (0, "")
