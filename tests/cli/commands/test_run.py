@@ -129,7 +129,8 @@ def test_srun_has_sruns_options(gateway: GatewayStub, run: Run) -> None:
     ran = run("srun", "-N2", "--gres=gpu:8", "-p", "research", "-l", "hostname", "-f")
     assert (ran.code, ran.out) == (0, "hi\n")
     job = gateway.bodies()[0]
-    assert (job["command"], job["nodes"], job["queue"]) == (["hostname", "-f"], 2, "research")
+    tasks = ["/bin/sh", "-c", 'exec srun "$@"', "srun", "hostname", "-f"]  # one on each of its nodes
+    assert (job["command"], job["nodes"], job["queue"]) == (tasks, 2, "research")
     assert job["resources"] == {"nvidia.com/gpu": 8}
     refused = run("srun", "--pty", "bash")
     assert refused.code == 2 and "pty: a job has no terminal" in refused.err

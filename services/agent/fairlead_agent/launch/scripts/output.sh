@@ -40,4 +40,8 @@ done
 # What a program left behind may hold its output open for ever.
 { sleep 2; kill -s KILL $copies; } >/dev/null 2>&1 &
 for each in $copies; do wait "$each"; done
+# Ended by a signal, as its command was: else an end by TERM would be an exit code.
+case $code in
+  129 | 130 | 137 | 143) trap - TERM $signals; kill -s "$(kill -l "$code")" $$ ;;
+esac
 exit "$code"
