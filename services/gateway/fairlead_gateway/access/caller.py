@@ -143,9 +143,13 @@ class Caller:
             hint = "an admin of the cluster could grant it"
         challenge = b'Bearer error="insufficient_scope", scope="%b"' % verb.encode()
         return HttpError(
-            403, "insufficient_scope", f"you may not {verb} on {on}", hint=hint, why=why,
+            403,
+            "insufficient_scope",
+            f"you may not {verb} on {on}",
+            hint=hint,
+            why=why,
             headers=((b"www-authenticate", challenge),),
-        )  # fmt: skip
+        )
 
     def ended(self, now_ns: int) -> str:
         """Return the reason why the credential does not count any more, "" while it does."""

@@ -47,9 +47,13 @@ def document_target(views: Views, document: Mapping[str, Any]) -> Target:
     """Return the target of a job that has left the views, by its document."""
     queue = str(document.get("queue", ""))
     return Target(
-        queue, pool_of_queue(views, queue), str(document.get("project", "")), str(document.get("id", "")), "",
+        queue,
+        pool_of_queue(views, queue),
+        str(document.get("project", "")),
+        str(document.get("id", "")),
+        "",
         str(document.get("user", "")),
-    )  # fmt: skip
+    )
 
 
 def node_target(row: NodeRow) -> Target:
