@@ -50,11 +50,11 @@ async def test_the_packing_policy_is_a_setting_of_the_pool() -> None:
         assert (await packing_of(world))["policy"] == "spread"
         [pool] = (await world.http.get("/v1/pools")).json()["items"]
         assert pool["settings"]["packing"] == "spread"
-        wrong = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "tight"}}})
+        wrong = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "dense"}}})
         assert wrong.status_code == 422
         [error] = wrong.json()["errors"]
         assert error["field"] == "pools.default.packing"
-        assert error["message"] == f'expected one of {", ".join(PACKINGS)}, found "tight"'
+        assert error["message"] == f'expected one of {", ".join(PACKINGS)}, found "dense"; take one of them'
 
 
 async def test_the_free_capacity_of_a_pool_in_the_past() -> None:

@@ -135,6 +135,7 @@ class QueryWorker:
             self.close()
             self._db = open_copy(path, CONFIG)
             row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
+            self._db.execute("CREATE TEMP TABLE people (id VARCHAR, login VARCHAR)")
             self._path, self._sequence = path, row[0] if row else 0
             self._left_out = left_out(self._db)
         return self._db
@@ -178,8 +179,9 @@ class QueryWorker:
 
 
 def _name_people(db: duckdb.DuckDBPyConnection, people: Mapping[str, str]) -> None:
-    """Let the table `people` have these rows. It is in memory alone, and made again for each query: names are never stored."""
-    db.execute("CREATE OR REPLACE TEMP TABLE people (id VARCHAR, login VARCHAR)")
+    """Let the table `people` have these rows alone. It is in memory, so names are never stored. The table stays the same, since the
+    catalog's ids would count the queries of others."""
+    db.execute("DELETE FROM people")
     if people:
         rows = [[*people], [*people.values()]]
         db.execute("INSERT INTO people SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])", rows)
