@@ -201,7 +201,7 @@ def scancel(
                 elements=False,
             )
         rows = page.items if not words else _of_ids(page.items, ",".join(words))
-        words = [job.id for job in rows]
+        words = [job.id for job in rows if job.state != "stopping"]  # it ends already, as was asked
         if not words:
             return
     jobs_verbs.cancel(words, save=False, output=Format.names)

@@ -117,6 +117,7 @@ def variables(ranks: Ranks, order: RunOrder, address: str, port: str, box: str, 
             # An mpirun that takes the variables for Slurm itself would start its daemons with srun's options of its own.
             env |= _mpi(box, interface if len(order.hosts) > 1 else "")
             env |= {"OMPI_MCA_plm": "rsh", "OMPI_MCA_ras": "^slurm", "PRTE_MCA_plm": "ssh", "PRTE_MCA_ras": "^slurm"}
+            env["OMPI_MCA_orte_tag_output"] = "0"  # a script reads what its mpirun prints
         case _:
             pass
     return env
