@@ -71,7 +71,8 @@ async def test_restored_state_equals_a_fold_of_the_log(world: BusWorld):
     task = asyncio.create_task(second.run())
     await eventually_async(lambda: second.leading)
     assert second.core.snapshot() == first.core.snapshot()
-    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=60))
+    asking = lambda: bus.request(subjects.rpc("queue", "state"), b"", timeout_s=60)  # noqa: E731 -- asked until it listens
+    answer = msgspec.json.decode(await eventually_async(asking, not_yet=(Unavailable,)))
     assert answer["sequence"] == second.folded
     assert second.reader.chain.last == first.folded, "only the tail behind the snapshot was read"
     await crash(task)

@@ -1,11 +1,13 @@
 """A job in a real container, from the job file to the log: what it was granted, and that its secret is nowhere."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
+import docker.errors
 import pytest
 
 from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image
@@ -68,7 +70,8 @@ def test_a_secret_reaches_the_program_and_nothing_else(cluster: StackCluster, tm
         for container in client.containers(
             all=True, filters={"label": [f"fairlead.job={job.id}", "fairlead.node=sim-1"]}
         ):
-            inspected.append(json.dumps(container) + json.dumps(client.inspect_container(container["Id"])))
+            with contextlib.suppress(docker.errors.NotFound):  # it was removed meanwhile
+                inspected.append(json.dumps(container) + json.dumps(client.inspect_container(container["Id"])))
         return cluster.client.job(job.id).state in ("succeeded", "failed", "cancelled")
 
     cluster.until(ended, "the job has ended")
