@@ -43,7 +43,7 @@ def _logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_of_a_person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Commands that tests start read and write clusters and sign-ins of nobody."""
+    """Commands that tests start have an empty folder of settings, instead of the one of the person who runs the tests."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
@@ -51,8 +51,8 @@ def _no_settings_of_a_person(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(autouse=True, scope="module")
 def _earlier_tests_are_not_collected_again() -> None:
-    """Services collect garbage when they are idle. Each time that goes through all that is alive in the process, and in a worker that is
-    what earlier files left, millions of objects: four fifths of the suite's CPU before this."""
+    """Leave what earlier files left alive out of garbage collections. Services collect when they are idle, and each time would go
+    through millions of objects of other tests in the same process."""
     gc.collect()
     gc.freeze()
 

@@ -411,7 +411,7 @@ def _each(
     with connect() as client:
         names = _chosen(client, choice)
         if choice.dry_run:
-            _foretell(client, names, would, output)
+            _print_dry_run(client, names, would, output)
             return
         refusals = carry_out(client, names, verb, kind="node", done=done, output=output)
     for node, refusal in refusals.items():
@@ -439,7 +439,7 @@ def _chosen(client: Client, choice: NodeWords) -> list[str]:
     return names
 
 
-def _foretell(client: Client, names: list[str], would: str, output: Format) -> None:
+def _print_dry_run(client: Client, names: list[str], would: str, output: Format) -> None:
     """Write what would be done to each node. Raises NotFound for the first that does not exist, after the others."""
     known = {node.id: node for node in client.nodes().items}
     found = [known[name] for name in names if name in known]

@@ -441,24 +441,32 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
         if not resumed:
             place = await _begin(feed, place if start else None, place, wanted, tail, shown)
         if follow:
-            if feed.watches >= WATCHES_MAX:
-                raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
-            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            stream = feed.watch(place, wanted, shown)
-            if not caller.is_open:
-                stream = while_allowed(
-                    stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event
-                )
-            return WatchResponse(stream, media_type="text/event-stream", headers=headers)
+            return _watch(feed, callers, caller, feed.watch(place, wanted, shown), job)
         try:
             items, rest = await feed.page(place, wanted, limit, shown)
         except LogDamaged as error:
             raise HttpError(503, "log_damaged", str(error), hint="fairlead audit verify") from error
-        token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
-        document: dict[str, Any] = {"items": items, "next": token, "sequence": feed.last}
+        document: dict[str, Any] = {"items": items, "next": _token(rest), "sequence": feed.last}
         return JsonResponse(document)
 
     return router
+
+
+def _watch(feed: EventFeed, callers: Callers, caller: Caller, stream: AsyncGenerator[bytes], job: str) -> Response:
+    """Return server-sent events that end when the caller may not have them any more. Raise HttpError (503) for too many watches."""
+    if feed.watches >= WATCHES_MAX:
+        raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
+    if not caller.is_open:
+        stream = while_allowed(stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return WatchResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+def _token(rest: LogPosition | None) -> str | None:
+    """Return the `next` of a page; None for the last one."""
+    if rest is None:
+        return None
+    return f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
 
 
 def _still_shown(views: Views, caller: Caller, job: str) -> Callable[[], bool]:
