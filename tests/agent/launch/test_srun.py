@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from fairlead_agent.launch.batch_variables import output_file, variables
 from fairlead_agent.launch.mpi_daemons import fill
@@ -110,6 +111,17 @@ def test_a_signal_reaches_the_script_whose_output_is_copied(tmp_path: Path) -> N
         assert process.wait(30) == 5
         os.killpg(process.pid, signal.SIGKILL)
     assert (tmp_path / "deep/er/out").read_text() == "ready\ncaught\n"
+
+
+@pytest.mark.parametrize("mode", ["new", "append"])
+def test_an_output_file_that_cannot_be_written_costs_the_file_only(tmp_path: Path, mode: str) -> None:
+    """The program runs, its output stays where it is kept, and one line names the file."""
+    box = tmp_path / "box"
+    fill(box, hosts=("n1",), hostfile="", nodes="n1 10.0.0.1 1\n")
+    words = ["/bin/sh", f"{box}/output.sh", mode, "/proc/none/out", "", "sh", "-c", "echo hi; exit 3"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (ran.returncode, ran.stdout) == (3, "hi\n")
+    assert ran.stderr == "fairlead: the output file /proc/none/out cannot be written\n"
 
 
 def test_placement_becomes_variables_and_file_names() -> None:

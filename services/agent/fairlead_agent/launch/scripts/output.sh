@@ -9,7 +9,8 @@ signals='HUP INT USR1 USR2'
 
 opened() {
   case $1 in */*) mkdir -p "${1%/*}" 2>/dev/null ;; esac
-  if [ "$mode" = new ]; then : >"$1"; else : >>"$1"; fi 2>/dev/null && return
+  # Not `:`, since a redirection that fails at a special built-in ends the shell.
+  if [ "$mode" = new ]; then true >"$1"; else true >>"$1"; fi 2>/dev/null && return
   echo "fairlead: the output file $1 cannot be written" >&2
   return 1
 }
@@ -21,7 +22,10 @@ copy() {
 }
 
 [ -n "$err" ] || err=$out
-opened "${out:=/dev/null}" || out=/dev/null
+if ! opened "${out:=/dev/null}"; then
+  [ "$err" != "$out" ] || err=/dev/null
+  out=/dev/null
+fi
 [ "$err" = "$out" ] || opened "${err:=/dev/null}" || err=/dev/null
 copy "$out" <"$box/out" &
 copies=$!
