@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvloop
 
 from fairlead_agent.agent import Agent
 from fairlead_agent.node.metrics import server
@@ -170,6 +171,28 @@ async def test_an_agent_works_where_the_port_is_taken(world: AgentWorld) -> None
         await server.open(*taken.getsockname())
         assert server.address is None
         await server.close()
+
+
+def test_an_agent_works_where_another_listens_after_both_have_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two agents that start on one host at once do, in the event loop of agents: it has no error for this."""
+    bind = socket.socket.bind
+
+    async def open_second(address: tuple[str, int]) -> None:
+        metrics = MetricsServer(lambda: b"")
+        await metrics.open(*address)
+        assert metrics.address is None
+        await metrics.close()
+
+    with socket.socket() as other, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+
+        def bind_and_be_late(own: socket.socket, address: tuple[str, int]) -> None:
+            bind(own, address)
+            other.listen()
+
+        monkeypatch.setattr(socket.socket, "bind", bind_and_be_late)
+        runner.run(open_second(other.getsockname()))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ An agent never stops for it: where the port is taken, that is logged and the nod
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import structlog
@@ -31,7 +32,9 @@ class MetricsServer:
     async def open(self, host: str, port: int) -> None:
         """Listen there; port 0: any free one."""
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
+            # Bound and listening in one call: of two agents that start together, both bind, and uvloop keeps it to itself
+            # when the second one cannot listen.
+            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
             _log.warning(
                 "no metrics are served here",
@@ -40,7 +43,8 @@ class MetricsServer:
                 hint="set FAIRLEAD_METRICS to an address that is free, or to off",
             )
             return
-        found: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
+        found: tuple[str, int] = listening.getsockname()[:2]
+        self._server = await asyncio.start_server(self._serve, sock=listening, limit=REQUEST_BYTES_MAX)
         self.address = found
         _log.info("metrics are served", url=f"http://{found[0]}:{found[1]}/metrics")
 
