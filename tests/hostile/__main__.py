@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 
 from fairlead.errors import FairleadError
-from tests.hostile import abuse, clocks, containers, damage, disk, kills, node_key, upgrade
+from tests.hostile import abuse, clocks, containers, damage, disk, kills, node_key, receiver, upgrade
 from tests.hostile.outcome import Row, row, table
 
 type Round = Callable[[Path, int, int], list[Row]]
@@ -36,6 +36,8 @@ ROUNDS: dict[str, tuple[Round, int, int]] = {
     "disk": (disk.disk, 1, 0),
     "containers": (containers.containers, 1, 0),
     "upgrade": (upgrade.upgrade, 1, 0),
+    "receiver": (receiver.away_long, 1, 0),
+    "receiver_briefly": (receiver.away_briefly, 0, 1),
 }
 #: Rounds of the short form that run at once: most of their time they wait.
 BESIDE = 2

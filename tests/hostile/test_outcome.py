@@ -9,6 +9,7 @@ from tests.hostile import __main__ as program
 from tests.hostile import abusive_requests, damaged_files
 from tests.hostile.load import read_marks
 from tests.hostile.outcome import Row, joined, row, table
+from tests.hostile.receiver import Post, broken
 
 
 def test_marks_show_double_starts_and_overlaps(tmp_path: Path) -> None:
@@ -57,3 +58,30 @@ def test_damage_changes_the_file(tmp_path: Path, seed: int) -> None:
         path.write_bytes(whole)
         hurt(path, rng)
         assert path.read_bytes() != whole
+
+
+@pytest.mark.parametrize(
+    ("came", "kills", "words"),
+    [
+        (["1.0", "2.0", "2.1", "3.0"], 0, []),
+        (["1.0", "2.0", "2.0", "2.1", "3.0"], 1, []),
+        (["1.0", "2.0", "2.0", "2.1", "3.0"], 0, ["1 messages came twice after 0 kills"]),
+        (["1.0", "2.0", "3.0"], 0, ["2.1: never came"]),
+        (["1.0", "2.1", "2.0", "3.0"], 0, ["the messages came in another order than in the log, or twice apart"]),
+        (
+            ["1.0", "2.0", "2.1", "1.0", "3.0"],
+            2,
+            ["the messages came in another order than in the log, or twice apart"],
+        ),
+        (["1.0", "2.0", "2.1", "3.0", "4.0"], 0, ["4.0: not in the log"]),
+    ],
+)
+def test_messages_are_held_against_the_log(came: list[str], kills: int, words: list[str]) -> None:
+    """A message may come twice after a kill, directly after itself; anything else is named."""
+    posts = [Post(each, True) for each in came]
+    assert broken(posts, ["1.0", "2.0", "2.1", "3.0"], kills) == words
+
+
+def test_a_message_with_a_wrong_signature_is_named() -> None:
+    """A receiver would refuse it."""
+    assert broken([Post("1.0", False)], ["1.0"], 0) == ["1.0: its signature is wrong"]
