@@ -96,6 +96,18 @@ class AccessList:
         self.principals[principal] = False
         self._reach.pop(principal, None)
 
+    def forget(self, principal: str) -> int:
+        """End all memberships and grants of a principal itself, whoever states them; return the number of grants."""
+        for group in list(self._groups_of.get(principal, ())):
+            for source, members in list(self.groups[group].items()):
+                if principal in members:
+                    self.sync_group(group, source, members - {principal})
+        ended = [Grant(principal, role, scope) for role, scope in self.grants.get(principal, ())]
+        for grant in ended:
+            self._drop(grant)
+        self._reach.pop(principal, None)
+        return len(ended)
+
     def sync_group(self, group: str, source: str, members: Iterable[str]) -> None:
         """Replace the members that one source gives a group. An empty list removes them."""
         sources = self.groups.setdefault(group, {})

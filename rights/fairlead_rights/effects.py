@@ -22,6 +22,8 @@ def _suspended(state: AccessState, event: ev.PrincipalSuspended, at: object) -> 
         state.drop_token(token)
     for session in list(state.sessions_of.get(event.principal, ())):
         state.drop_session(session)
+    if event.forgotten:
+        state.grant_count -= state.access.forget(event.principal)
 
 
 def _granted(state: AccessState, event: ev.RoleGranted, at: object) -> None:

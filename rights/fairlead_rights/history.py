@@ -88,7 +88,7 @@ class AccessHistory:
             case ev.PrincipalAdmitted():
                 self._active.setdefault(event.principal, Intervals()).set(sequence, True)
             case ev.PrincipalSuspended():
-                self._suspend(sequence, event.principal)
+                self._suspend(sequence, event)
             case ev.RoleGranted():
                 self._grant(event).set(sequence, True)
             case ev.RoleRevoked():
@@ -116,10 +116,16 @@ class AccessHistory:
         if not self.changes or self.changes[-1] != sequence:
             self.changes.append(sequence)
 
-    def _suspend(self, sequence: int, principal: str) -> None:
+    def _suspend(self, sequence: int, event: ev.PrincipalSuspended) -> None:
+        principal = event.principal
         self._active.setdefault(principal, Intervals()).set(sequence, False)
         for via in sorted(self._counting.get(principal, ())):
             self._end(sequence, via)
+        if event.forgotten:
+            ended = [*self._memberships.get(principal, {}).values()]
+            ended += [when for of in self._grants.get(principal, {}).values() for when in of.values()]
+            for when in ended:
+                when.set(sequence, False)
 
     def _grant(self, event: ev.RoleGranted | ev.RoleRevoked) -> Intervals:
         scope = parse_scope(event.scope)

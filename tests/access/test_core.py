@@ -114,6 +114,25 @@ def test_a_suspension_ends_tokens_and_sessions_and_keeps_grants() -> None:
     assert not state.tokens and state.access.may("ann", "job:read", Target())
 
 
+def test_a_forgotten_person_keeps_no_membership_and_no_role() -> None:
+    """Whatever source stated it; those of others stay. A suspension alone keeps them."""
+    made = world("ann", "bob")
+    made.grant("ann", "member", "cluster")
+    made.grant("group:ml", "viewer", "cluster")
+    for source in ("scim", "corp"):
+        made.send(cmd.SyncGroup(id=made.id(), group="group:ml", source=source, added=("ann", "bob")))
+    made.send(cmd.SyncGroup(id=made.id(), group="group:alone", source="scim", added=("ann",)))
+    access = made.core.state.access
+    made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann"))
+    assert access.groups_of("ann") == ("group:alone", "group:ml") and len(list(access.held("ann"))) == 2
+    (event,) = made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann", forget=True))
+    assert event.forgotten
+    assert access.groups == {"group:ml": {"scim": frozenset({"bob"}), "corp": frozenset({"bob"})}}
+    made.admit("ann")
+    assert not list(access.held("ann")) and not access.may("ann", "job:read", Target())
+    assert access.may("bob", "job:read", Target())
+
+
 def test_a_token_is_not_issued_to_somebody_who_is_suspended_in_the_same_message() -> None:
     """Otherwise it would outlive the suspension."""
     made = world("ann")

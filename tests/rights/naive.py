@@ -78,6 +78,9 @@ def state_at(log: Iterable[tuple[int, ev.Event]], sequence: int) -> State:
             case ev.PrincipalSuspended():
                 active.discard(event.principal)
                 credentials = {via: each for via, each in credentials.items() if each.principal != event.principal}
+                if event.forgotten:
+                    members = {each for each in members if each[2] != event.principal}
+                    grants = {each for each in grants if each[1].subject != event.principal}
             case ev.RoleGranted():
                 grants.add((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
             case ev.RoleRevoked():

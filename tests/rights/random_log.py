@@ -38,7 +38,7 @@ def event_of(rng: Random) -> ev.Event:
     if kind is ev.PrincipalAdmitted:
         return ev.PrincipalAdmitted(**CAUSE, principal=principal, kind="person")
     if kind is ev.PrincipalSuspended:
-        return ev.PrincipalSuspended(**CAUSE, principal=principal)
+        return ev.PrincipalSuspended(**CAUSE, principal=principal, forgotten=rng.random() < 0.5)
     if kind is ev.RoleGranted or kind is ev.RoleRevoked:
         return kind(**CAUSE, **grant_of(rng))
     if kind is ev.QueueConfigured or kind is ev.QueueRemoved:

@@ -417,7 +417,7 @@ EVENTS: list[events.EventBase] = [
     events.PlacerClockStepped(cause="clock", step_ns=-3_600_000_000_000, lag_ns=-3_599_990_000_000),
     events.TelemetryClockStepped(cause="clock", step_ns=7_500_000_000, lag_ns=7_499_900_000),
     events.PrincipalAdmitted(cause="cmd:c40", principal="p7f3k", kind="person", by="p1root"),
-    events.PrincipalSuspended(cause="cmd:c41", principal="p7f3k", by="p1root"),
+    events.PrincipalSuspended(cause="cmd:c41", principal="p7f3k", by="p1root", forgotten=True),
     events.RoleGranted(
         cause="cmd:c42", subject="p7f3k", role="member", scope="queue:research/llm", source="person", by="p1root"
     ),
@@ -548,7 +548,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.ApplyIdlePolicies(id="c32", user="ada", scopes={"project:llm": (POLICY,), "user:bob": ()}),
     commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
     commands.AdmitPrincipal(id="c40", user="p1root", principal="ci", kind="service", first=True),
-    commands.SuspendPrincipal(id="c41", user="p1root", principal="p7f3k"),
+    commands.SuspendPrincipal(id="c41", user="p1root", principal="p7f3k", forget=True),
     commands.GrantRole(id="c42", user="p8g4m", grant=ROLE_ENTRY),
     commands.RevokeRole(id="c43", user="p8g4m", grant=ROLE_ENTRY),
     commands.ApplyRoles(id="c44", user="p1root", source="queue-file", scope="queue:research", grants=(ROLE_ENTRY,)),

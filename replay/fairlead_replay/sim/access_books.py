@@ -75,10 +75,12 @@ class AccessBooks:
                 for name in [name for name, item in self.items.items() if item.principal == event.principal]:
                     del self.items[name]
                     self.ended.add(name)
+                if event.forgotten:
+                    self.admins.pop(event.principal, None)
             case ev.RoleGranted() if event.role == "admin":
                 self.admins.setdefault(event.subject, set()).add(event.source)
             case ev.RoleRevoked() if event.role == "admin":
-                self.admins[event.subject].discard(event.source)
+                self.admins.get(event.subject, set()).discard(event.source)
             case ev.TokenIssued():
                 return self._begin(event.token, event.principal, event.expires_ns)
             case ev.SessionOpened():

@@ -28,7 +28,7 @@ class RecordedAccess(msgspec.Struct, kw_only=True):
 
     #: Of the first of them.
     at: str
-    #: signed_in | sign_in_failed | signed_out | password_set | token_refused | denied | read | entered
+    #: signed_in | sign_in_failed | signed_out | password_set | notification_made | notification_removed | token_refused | denied | read | entered
     kind: str
     #: Who, by id and by name; "" for an unknown name.
     principal: str

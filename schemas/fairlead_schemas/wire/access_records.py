@@ -18,6 +18,8 @@ type AccessKind = Literal[
     "sign_in_failed",
     "signed_out",
     "password_set",
+    "notification_made",  # a rule that sends events to a destination outside
+    "notification_removed",
     "token_refused",  # a token that does not count was sent: forged, ended, used before, made for something else
     "denied",
     "read",
@@ -45,7 +47,8 @@ class AccessEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     principal: str = ""
     #: By "token:<id>" or "session:<id>", or the name of the provider of a sign-in.
     via: str = ""
-    #: Of a denial or read: the verb, and its target such as "job:812", with the principal to whom that belongs. A password has an owner, too.
+    #: Of a denial or read: the verb, and its target such as "job:812", with the principal to whom that belongs. A password and a rule of
+    #: notifications have an owner, too.
     verb: str = ""
     target: str = ""
     owner: str = ""

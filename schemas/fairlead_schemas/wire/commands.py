@@ -298,6 +298,8 @@ class SuspendPrincipal(CommandBase, tag=True, frozen=True, kw_only=True):
     """Take all rights from a principal, and end its tokens and sessions."""
 
     principal: str
+    #: True for a principal that is forgotten: its memberships in groups and its own grants end as well.
+    forget: bool = False
 
 
 class RoleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from fairlead_gateway.errors import HttpError
 from fairlead_gateway.service import Gateway
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commands import EndSession
+from fairlead_schemas.wire.commands import EndSession, SyncGroup
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.kit.eventually import eventually_async
 
@@ -247,6 +247,19 @@ async def test_nothing_of_a_forgotten_person_is_left_in_the_buckets() -> None:
         await world.ask("GET", "/v1/whoami", token=text, status=401)
         again = await accounts.admit_person(ANN, NEW)
         assert again != principal
+
+
+async def test_a_forgotten_person_is_in_no_group() -> None:
+    """Neither in the list of groups nor in that of roles: an opaque id that nobody can read would stay there for ever."""
+    async with AccountsWorld() as world:
+        ann, bob = await world.person("ann", member="cluster"), await world.person("bob")
+        accounts = world.gateway.accounts
+        sync = SyncGroup(id=world.gateway.access.new_id(), group="group:ml", source="corp", added=(ann, bob))
+        await accounts.send(sync)
+        await world.ask("POST", "/v1/people/ann:forget")
+        (group,) = (await world.ask("GET", "/v1/groups"))["items"]
+        assert group["members"] == ["bob"]
+        assert ann not in str((await world.ask("GET", "/v1/access"))["items"])
 
 
 def end_of(world: AccountsWorld, session: str) -> EndSession:

@@ -62,6 +62,28 @@ async def test_a_rule_is_made_like_a_token() -> None:
         await world.ask("DELETE", f"{PATH}/{rule}", token=text)
 
 
+async def test_rules_are_in_the_record_of_access() -> None:
+    """Events leave the cluster by them: who made one, and an admin who removes it from somebody, who sees that. Neither the URL nor the key is there."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann")
+        _, text = await world.session(ann)
+        rule = (await world.ask("POST", PATH, {"on": ["end"], "webhook": HOOK}, token=text, status=201))["id"]
+        await world.ask("DELETE", f"{PATH}/{rule}")
+        await world.ask("DELETE", f"{PATH}/{rule}", token=text, status=404)
+        await world.gateway.trail.flush()
+        items = (await world.ask("GET", "/v1/audit/access", token=text))["items"]
+        found = [
+            (each["kind"], each["login"], each["target"], bool(each["address"]))
+            for each in items
+            if "notification" in each["kind"]
+        ]
+        assert sorted(found) == [
+            ("notification_made", "ann", f"notification:{rule}", True),
+            ("notification_removed", "owner", f"notification:{rule}", False),
+        ]
+        assert b"hidden" not in b"".join(each.payload for each in world.hub.streams["AUDIT"].messages)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

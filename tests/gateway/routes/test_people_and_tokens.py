@@ -71,6 +71,23 @@ async def test_people_are_known_to_who_may_grant_in_the_cluster() -> None:
             await world.ask("POST", f"/v1/people/eve:{verb}", token=text, status=403)
 
 
+async def test_an_auditor_lists_people_and_changes_none() -> None:
+    """The record of access names people: its reader may know who they are. A token without the verb may not, and neither may a viewer."""
+    async with AccountsWorld() as world:
+        audrey, vic = await world.person("audrey", auditor="cluster"), await world.person("vic", viewer="cluster")
+        (_, text), (_, others) = await world.session(audrey), await world.session(vic)
+        narrow = (await world.token(text, verbs=["job:read"]))["token"]
+        found = (await world.ask("GET", "/v1/people", token=text))["items"]
+        assert {each["login"] for each in found} == {"owner", "audrey", "vic"}
+        assert (await world.ask("GET", "/v1/people/vic", token=text))["id"] == vic
+        await world.ask("GET", "/v1/service-accounts", token=text)
+        for credential in (others, narrow):
+            await world.ask("GET", "/v1/people", token=credential, status=403)
+            await world.ask("GET", "/v1/service-accounts", token=credential, status=403)
+        for verb in ("suspend", "admit", "forget"):
+            await world.ask("POST", f"/v1/people/vic:{verb}", token=text, status=403)
+
+
 async def test_a_suspended_principal_keeps_its_roles_for_its_return() -> None:
     """Its session and token are refused at once; admitted again it has the roles of before, and needs a new sign-in."""
     async with AccountsWorld() as world:

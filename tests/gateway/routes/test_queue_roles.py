@@ -50,6 +50,8 @@ async def test_a_file_gives_its_roles_and_a_later_one_takes_them_back() -> None:
         sequence = world.gateway.views.sequence
         await applied(world)
         assert world.gateway.views.sequence - sequence == 1, "the same roles again are no command"
+        ops = {"subject": "group:ops", "role": "viewer", "scope": "pool:default"}
+        await world.ask("POST", "/v1/access:grant", ops)
         await applied(
             world, {"queues": {"prod": {"roles": {who["bob"]: ["viewer", "member"], "group:ops": "operator"}}}}
         )
@@ -74,7 +76,32 @@ async def test_a_file_gives_nothing_that_its_sender_does_not_hold() -> None:
             assert refused["why"]["verb"] in ("node:operate", "audit:read")
         assert "weight" not in (await world.ask("GET", "/v1/queues/research/speech"))["settings"]
         await applied(world, {"queues": {"prod": {"roles": {"bob": "member"}}}}, token=text, status=404)
-        await applied(world, {"queues": {"prod": {"roles": {"nemo": "member"}}}}, status=404)
+
+
+async def test_unknown_names_in_roles_are_refused_by_field() -> None:
+    """All of them at once, each with the name that was probably meant; no queue and no role changes."""
+    async with AccountsWorld(queue=True) as world:
+        who = await people(world)
+        await applied(world)
+        by_hand = {"subject": "group:vision", "role": "viewer", "scope": "queue:research"}
+        await world.ask("POST", "/v1/access:grant", by_hand)
+        wrong = {"leed": "queue-admin", "group:visoin": "member", "bob": "member"}
+        file = {"queues": {"research": {"weight": 7, "roles": wrong}, "new": {"roles": {"nobody-like-it": "viewer"}}}}
+        sequence = world.gateway.views.sequence
+        refused = await applied(world, file, status=422)
+        assert {each["field"]: each["message"] for each in refused["errors"]} == {
+            "queues.research.roles.leed": 'nobody has the login name "leed"; did you mean lead?',
+            "queues.research.roles.group:visoin": 'there is no group "visoin"; did you mean group:vision?',
+            "queues.new.roles.nobody-like-it": 'nobody has the login name "nobody-like-it"',
+        }
+        refused = await world.ask("PUT", "/v1/queues/prod", {"weight": 3, "roles": {"bbo": "member"}}, status=422)
+        assert "did you mean bob?" in refused["detail"]
+        assert world.gateway.views.sequence == sequence and await stated(world) == BOTH
+        # A lead is not shown the names of people whose roles they do not see.
+        _, text = await world.session(who["lead"])
+        refused = await applied(world, {"queues": {"research": {"roles": {"bbo": "member"}}}}, token=text, status=422)
+        assert "bob" not in str(refused)
+        await applied(world, {"queues": {"research": {"roles": {"group:vision": "member"}}}})
 
 
 async def test_a_removed_queue_keeps_nobodys_rights() -> None:

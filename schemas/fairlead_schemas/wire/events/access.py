@@ -25,10 +25,12 @@ class PrincipalAdmitted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class PrincipalSuspended(EventBase, tag=True, frozen=True, kw_only=True):
-    """A principal may do nothing from here on, and all of its tokens and sessions end here. Its grants are kept."""
+    """A principal may do nothing from here on, and all of its tokens and sessions end here. Its grants are kept, unless it is forgotten."""
 
     principal: str
     by: str = ""
+    #: True if it is to be forgotten: its memberships in groups and its own grants end here, too, whoever stated them.
+    forgotten: bool = False
 
 
 class RoleGranted(EventBase, tag=True, frozen=True, kw_only=True):

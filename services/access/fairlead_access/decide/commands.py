@@ -80,7 +80,7 @@ def _suspend(draft: AccessDraft, command: cmd.SuspendPrincipal, cause: str) -> C
         return CommandRefusal("last_admin", f"{principal} is the last admin; make another one first", "principal")
     draft.suspended.add(principal)
     draft.admins.discard(principal)
-    draft.emit(ev.PrincipalSuspended(cause=cause, principal=principal, by=command.user))
+    draft.emit(ev.PrincipalSuspended(cause=cause, principal=principal, by=command.user, forgotten=command.forget))
     return None
 
 

@@ -202,6 +202,7 @@ class Accounts:
                 user=head.user,
                 authority=head.authority,
                 principal=principal,
+                forget=True,
             )
         )
         access = self._views.access

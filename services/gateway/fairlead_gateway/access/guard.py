@@ -61,6 +61,9 @@ class RouteGuard:
             case "cluster":
                 for verb in right.verbs:
                     caller.require(verb, CLUSTER)
+            case "either":
+                if not any(caller.may(verb, CLUSTER) for verb in right.verbs):
+                    raise caller.denial(right.verbs[0], CLUSTER)
             case _:
                 name = scope["path_params"][right.parameter]
                 if not caller.may(right.verbs[0], CLUSTER):

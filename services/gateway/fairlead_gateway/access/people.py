@@ -5,8 +5,10 @@ read again. A login name and an identity each belong to the first who writes the
 says what a principal may do. Start at `PeopleStore.find`.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import batched
 from typing import Any
 
 import msgspec
@@ -21,6 +23,8 @@ log = structlog.get_logger()
 
 #: Rows and claims that are kept in memory, each; beyond it the oldest are read again when they are needed.
 CACHED_MAX = 20_000
+#: Rows that are read at once.
+READS_MAX = 50
 #: Row of a principal that was erased, for as long as the other gateways need to read it.
 _ERASED = b"{}"
 #: Kind of the keys of those whom a directory has removed.
@@ -160,6 +164,14 @@ class PeopleStore:
         """Return the login name of a principal; its id without one. Raises Unavailable."""
         row = await self.find(principal)
         return (row.login if row is not None else "") or principal
+
+    async def logins(self, principals: Iterable[str]) -> dict[str, str]:
+        """Return {principal: login name} of several, of those that have one. Raises Unavailable."""
+        names: dict[str, str] = {}
+        for part in batched(principals, READS_MAX):
+            found = await asyncio.gather(*map(self.name_of, part))
+            names |= {each: name for each, name in zip(part, found, strict=True) if name != each}
+        return names
 
     def known_name(self, principal: str) -> str:
         """Return the login name of a principal that is in memory, else its id."""

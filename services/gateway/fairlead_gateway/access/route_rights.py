@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 from fairlead_schemas.policies.rights import Verb
 
-type RightKind = Literal["public", "signed-in", "cluster", "job", "queue", "node", "pool", "listed", "body"]
+type RightKind = Literal["public", "signed-in", "cluster", "either", "job", "queue", "node", "pool", "listed", "body"]
 
 
 class Right(NamedTuple):
     """Right that a route needs."""
 
     kind: RightKind
-    #: All of them are needed.
+    #: All of them are needed; of the kind "either" one.
     verbs: tuple[Verb, ...] = ()
     #: Parameter of the path that names the target.
     parameter: str = ""
@@ -32,6 +32,8 @@ class Right(NamedTuple):
                 return f"{verbs} anywhere; rows that the caller may not see are left out"
             case "cluster":
                 return f"{verbs} on the cluster"
+            case "either":
+                return f"{' or '.join(self.verbs)} on the cluster"
             case "body":
                 return f"{verbs} on everything that the request names"
             case _:
@@ -47,6 +49,11 @@ SIGNED_IN = Right("signed-in")
 def on_cluster(*verbs: Verb) -> Right:
     """Return the right to use verbs on the whole cluster."""
     return Right("cluster", verbs)
+
+
+def on_cluster_either(*verbs: Verb) -> Right:
+    """Return the right to use one of some verbs on the whole cluster."""
+    return Right("either", verbs)
 
 
 def on_job(verb: Verb, parameter: str = "job") -> Right:

@@ -123,6 +123,19 @@ def sees_grant(views: Views, caller: Caller, grant: Grant) -> bool:
     return caller.may("audit:read", CLUSTER) or caller.may("rights:grant", scope_target(views, grant.scope) or CLUSTER)
 
 
+def known_principals(views: Views, caller: Caller) -> set[str]:
+    """Return the principals whose names a caller may know: all for whom may read the record or grant roles in the cluster, else those
+    whose roles the caller sees, and itself.
+    """
+    access = views.access
+    if caller.is_open:
+        return set()
+    if caller.may("audit:read", CLUSTER) or caller.may("rights:grant", CLUSTER):
+        return set(access.kinds)
+    seen = {grant.subject for grant, _ in _grants(views) if sees_grant(views, caller, grant)}
+    return (seen | {caller.principal}) & access.kinds.keys()
+
+
 async def _document(accounts: Accounts, grant: Grant, sources: frozenset[str]) -> doc.AccessGrant:
     name = await _subject_name(accounts, grant.subject)
     return doc.AccessGrant(
@@ -304,7 +317,10 @@ async def _answer(
 
 def _add_groups(router: Router, views: Views, accounts: Accounts) -> None:
     @router.read(
-        "/v1/groups", "List groups: all for whom may grant roles, else one's own", Page[doc.Group], right=SIGNED_IN
+        "/v1/groups",
+        "List groups: all for whom may grant roles or read the record, else one's own",
+        Page[doc.Group],
+        right=SIGNED_IN,
     )
     async def list_groups(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
         caller, access = caller_of(request), views.access.access
@@ -312,10 +328,10 @@ def _add_groups(router: Router, views: Views, accounts: Accounts) -> None:
         seen = {
             group: sources
             for group, sources in access.groups.items()
-            if group in own or caller.may_anywhere("rights:grant")
+            if group in own or caller.may_anywhere("rights:grant") or caller.may("audit:read", CLUSTER)
         }
         names, token = page_by_name({group: group for group in seen}, limit, next)
-        knows_members = caller.may("rights:grant", CLUSTER)
+        knows_members = caller.may("rights:grant", CLUSTER) or caller.may("audit:read", CLUSTER)
         items: list[doc.Group] = []
         for group in names:
             members = {member for each in seen[group].values() for member in each} if knows_members else set[str]()

@@ -17,6 +17,7 @@ from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.guard import address_of_scope
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, owned_head, read_head, read_request
 from fairlead_gateway.notify.allowed_hosts import AllowedHosts, HostRefused
@@ -36,6 +37,7 @@ from fairlead_schemas.policies.notifications import MINE, NotificationKind
 from fairlead_schemas.policies.rights import ScopeError, parse_scope
 from fairlead_schemas.units.timestamps import rfc3339, rfc3339_or_none
 from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.access_records import AccessEntry, AccessKind
 
 #: Scopes of one rule.
 SCOPES_MAX = 20
@@ -152,12 +154,29 @@ class NotificationRoutes:
             raise not_found("notification", rule_id[:80], hint="GET /v1/notifications lists them")
         return rule
 
-    async def remove(self, head: RequestHead, rule_id: str) -> None:
-        """Erase a rule. Raise HttpError."""
+    async def remove(self, head: RequestHead, rule_id: str) -> Rule:
+        """Erase a rule, and return it. Raise HttpError."""
         rule, caller = await self.find(head, rule_id), head.caller
         if caller.is_token and not self.views.access.may_revoke(caller.credential, rule.id):
             raise HttpError(403, "token_is_limited", "a token with limits removes no rules", hint="fairlead login")
         await self.store.remove(rule.id)
+        return rule
+
+    def note(self, kind: AccessKind, request: Request, head: RequestHead, rule_id: str, owner: str) -> None:
+        """Note in the record of access that a rule was made or removed: by it, events leave the cluster. Without sign-on there is none."""
+        if head.caller.is_open:
+            return
+        self.accounts.note(
+            AccessEntry(
+                kind=kind,
+                at_ns=0,
+                principal=head.caller.principal,
+                via=head.caller.via,
+                target=f"notification:{rule_id}",
+                owner=owner,
+                address=address_of_scope(request.scope),
+            )
+        )
 
     async def test(self, rule: Rule) -> doc.DeliveryTest:
         """Have the notifier send one message to a rule's destination. Raise HttpError (503) without a notifier."""
@@ -246,11 +265,14 @@ def _add_changes(router: Router, handlers: NotificationRoutes) -> None:
     async def create_notification(request: Request) -> Response:
         head, wanted = head_of(request), await read_request(request, RuleRequest)
         made = await handlers.make(head.caller, head.user, wanted)
+        handlers.note("notification_made", request, head, made.id, made.owner)
         return JsonResponse(made, status_code=201, headers=NO_STORE)
 
     @router.command("DELETE", "/v1/notifications/{notification}", "Remove a rule", right=SIGNED_IN)
     async def remove_notification(notification: str, request: Request) -> Response:
-        await handlers.remove(head_of(request), notification)
+        head = head_of(request)
+        rule = await handlers.remove(head, notification)
+        handlers.note("notification_removed", request, head, rule.id, rule.owner)
         return JsonResponse({"id": notification, "removed": True, "sequence": handlers.views.sequence})
 
     @router.command(

@@ -20,7 +20,7 @@ from fairlead_gateway.routes.account_bodies import (
 )
 from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
 from fairlead_gateway.routes.request_bodies import EmptyRequest
-from fairlead_gateway.routes.router import SIGNED_IN, Router, on_cluster
+from fairlead_gateway.routes.router import SIGNED_IN, Router, on_cluster, on_cluster_either
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import accounts as doc
 from fairlead_schemas.http.api import Page
@@ -28,6 +28,8 @@ from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire.events.access import PrincipalKind
 
 _KNOW_THEM = on_cluster("rights:grant")
+#: Auditors read who people are, since the record of access names them.
+_SEE_THEM = on_cluster_either("rights:grant", "audit:read")
 
 
 def routes(views: Views, accounts: Accounts, passwords: Passwords) -> Router:
@@ -71,11 +73,11 @@ def _add_lists(router: Router, views: Views, accounts: Accounts) -> None:
         items = [await _document(views, accounts, principal) for principal in principals]
         return JsonResponse(Page(items=items, next=following, sequence=views.sequence))
 
-    @router.read("/v1/people", "List people, 100 at a time unless a limit is given", Page[doc.Person], right=_KNOW_THEM)
+    @router.read("/v1/people", "List people, 100 at a time unless a limit is given", Page[doc.Person], right=_SEE_THEM)
     async def list_people(limit: AnyLimit = None, next: Continue = "") -> Response:
         return await listed("person", limit, next)
 
-    @router.read("/v1/service-accounts", "List service accounts", Page[doc.Person], right=_KNOW_THEM)
+    @router.read("/v1/service-accounts", "List service accounts", Page[doc.Person], right=_SEE_THEM)
     async def list_service_accounts(limit: AnyLimit = None, next: Continue = "") -> Response:
         return await listed("service", limit, next)
 
@@ -83,7 +85,7 @@ def _add_lists(router: Router, views: Views, accounts: Accounts) -> None:
     async def get_person(who: str, request: Request) -> Response:
         caller = caller_of(request)
         principal = await accounts.people.resolve(who)
-        if principal != caller.principal and not caller.may("rights:grant", CLUSTER):
+        if principal != caller.principal and not any(caller.may(verb, CLUSTER) for verb in _SEE_THEM.verbs):
             raise not_found("principal", who[:80], hint="GET /v1/people lists them")
         return JsonResponse(await _document(views, accounts, await _known(views, accounts, principal)))
 

@@ -7,6 +7,7 @@ the queues change. Start at `QueueRoles.check`.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import structs
@@ -14,19 +15,22 @@ from msgspec import structs
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.targets import queue_target
-from fairlead_gateway.errors import invalid
+from fairlead_gateway.errors import HttpError, invalid
 from fairlead_gateway.http_messages import RequestHead
-from fairlead_gateway.routes.access import require_grantable, require_sign_on, subject_of
+from fairlead_gateway.routes.access import known_principals, require_grantable, require_sign_on
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import QUEUE_FILES
 from fairlead_rights.access_list import Grant
-from fairlead_schemas.policies.rights import Role, Scope
+from fairlead_schemas.policies.rights import GROUP, Role, Scope, is_group
 from fairlead_schemas.queuefile.settings import ANY_USER, PoolEntry, QueueEntry
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands as cmd
 
 #: Names of nobody that one answer lists.
 UNKNOWN_MAX = 20
+_HINT_PERSON = "GET /v1/people lists login names"
+_HINT_GROUP = "GET /v1/groups lists groups; one that no directory and no sign-in has named yet is granted by hand first: fairlead access grant"
 
 type StatedRoles = Mapping[str, Iterable[tuple[str, Role]]]
 
@@ -46,21 +50,49 @@ class QueueRoles:
         self._accounts = accounts
 
     async def check(self, head: RequestHead, paths: Iterable[str], stated: StatedRoles) -> CheckedRoles:
-        """Return the grants of a file that names the queues `paths`. Raise HttpError: 404 for an unknown subject, 403 unless the sender may
-        give what is new and take what is gone, 409 where roles are stated without sign-on.
+        """Return the grants of a file that names the queues `paths`. Raise HttpError: 422 with the field of each unknown subject, 403 unless
+        the sender may give what is new and take what is gone, 409 where roles are stated without sign-on.
         """
         if any(stated.values()):
             require_sign_on(head)
         grants: set[Grant] = set()
+        unknown: dict[str, str] = {}
         for path, pairs in stated.items():
             for subject, role in pairs:
-                found = await subject_of(self._views, self._accounts, subject)
+                found = await self._accounts.people.resolve(subject)
+                if not self._is_known(found):
+                    unknown[f"queues.{path}.roles.{subject}"] = subject
                 grants.add(Grant(found, role, Scope("queue", path)))
+        if unknown:
+            raise await self._nobody(unknown, head.caller)
         checked = CheckedRoles(tuple(paths), frozenset(grants))
         for grant in sorted(checked.grants ^ self._stated(checked.paths)):
             target = queue_target(self._views, grant.scope.name)
             require_grantable(self._views, head.caller, grant.role, grant.scope, target)
         return checked
+
+    def _is_known(self, subject: str) -> bool:
+        """Return True for a principal, and for a group that somebody was named a member of, or that holds a role."""
+        access = self._views.access
+        return subject in (access.access.groups if is_group(subject) else access.kinds) or (
+            is_group(subject) and subject in access.access.grants
+        )
+
+    async def _nobody(self, unknown: Mapping[str, str], caller: Caller) -> HttpError:
+        """Return the 422 about subjects that are nobody, by their fields, with the names that were probably meant."""
+        access = self._views.access.access
+        logins = sorted((await self._accounts.people.logins(sorted(known_principals(self._views, caller)))).values())
+        groups = sorted({*access.groups, *(subject for subject in access.grants if is_group(subject))})
+        errors = [
+            FieldError(
+                field=field,
+                message=f'there is no group "{subject.removeprefix(GROUP)}"{did_you_mean(subject, groups)}'
+                if is_group(subject)
+                else f'nobody has the login name "{subject}"{did_you_mean(subject, logins)}',
+            )
+            for field, subject in islice(unknown.items(), UNKNOWN_MAX)
+        ]
+        return invalid(errors, hint=_HINT_GROUP if any(map(is_group, unknown.values())) else _HINT_PERSON)
 
     async def apply(self, head: RequestHead, checked: CheckedRoles) -> None:
         """Apply checked roles. One command for each queue of the file that is in no other one of it. Raise HttpError."""
@@ -91,7 +123,7 @@ class QueueRoles:
             listed = tuple((await self._ids(pool.settings.users, f"pools.{pool.pool}", wrong)).values())
             pools.append(structs.replace(pool, settings=structs.replace(pool.settings, users=listed)))
         if wrong:
-            raise invalid(wrong, hint="GET /v1/people lists login names")
+            raise invalid(wrong, hint=_HINT_PERSON)
         return structs.replace(command, queues=tuple(queues), pools=tuple(pools))
 
     async def _ids(self, names: Iterable[str], at: str, wrong: list[FieldError]) -> dict[str, str]:

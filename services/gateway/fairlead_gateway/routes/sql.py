@@ -7,24 +7,22 @@ disconnects, its query is cancelled. Start at `routes`.
 import asyncio
 import os
 import re
-from itertools import batched
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.accounts import Accounts
-from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.warehouse_rows import warehouse_caller
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, read_request
-from fairlead_gateway.routes.access import sees_grant
+from fairlead_gateway.routes.access import known_principals
 from fairlead_gateway.routes.request_bodies import SqlQueryRequest
 from fairlead_gateway.routes.router import Router, extra_of, listed
 from fairlead_gateway.sources.service_queries import TelemetryFault, document_of, request_telemetry
 from fairlead_gateway.views.fold import Views
-from fairlead_rights.access_list import Grant
 from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, QueryCaller, SqlFormat
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.validation import FieldError
@@ -37,9 +35,9 @@ CANCELS_MAX = 20
 CANCEL_AGAIN_S = 0.1
 
 
-#: Queries that name the table with login names, its rows at most, and reads of names that run at once.
+#: Queries that name the table with login names, and its rows at most.
 _NAMES = re.compile(r"\bpeople\b", re.IGNORECASE)
-PEOPLE_MAX, READS_MAX = 15_000, 50
+PEOPLE_MAX = 15_000
 
 
 class SqlRoutes:
@@ -66,23 +64,9 @@ class SqlRoutes:
         return _response(answer, wanted)
 
     async def _people(self, caller: Caller) -> dict[str, str]:
-        """Return {principal: login name} of those whom a caller may know: all for whom may read the record or grant roles in the cluster,
-        else those whose roles the caller sees, and itself.
-        """
-        if caller.is_open:
-            return {}
-        access = self._views.access
-        if caller.may("audit:read", CLUSTER) or caller.may("rights:grant", CLUSTER):
-            known = set(access.kinds)
-        else:
-            granted = access.access.grants.items()
-            held = (Grant(subject, role, scope) for subject, grants in granted for role, scope in grants)
-            known = {each.subject for each in held if sees_grant(self._views, caller, each)} | {caller.principal}
-        names: dict[str, str] = {}
-        for part in batched(sorted(known & access.kinds.keys())[:PEOPLE_MAX], READS_MAX):
-            found = await asyncio.gather(*map(self._accounts.people.name_of, part))
-            names |= {each: name for each, name in zip(part, found, strict=True) if name != each}
-        return names
+        """Return {principal: login name} of those whom a caller may know."""
+        known = sorted(known_principals(self._views, caller))[:PEOPLE_MAX]
+        return await self._accounts.people.logins(known)
 
     async def cancel(self, request: Request, name: str) -> Response:
         """End the caller's query of that name. Raise HttpError (404)."""
