@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import msgspec
 
 from fairlead_schemas.wire.authority import Authority
-from fairlead_schemas.wire.commands import Undecodable
+from fairlead_schemas.wire.commands import CommandBase, Undecodable
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, Commit
 from fairlead_schemas.wire.events import (
     AccessCommandRejected,
@@ -226,11 +226,32 @@ class CommandRefusal(NamedTuple):
 type Rejection = CommandRejected | NodeCommandRejected | TelemetryCommandRejected | AccessCommandRejected
 
 
+#: Characters of the name of a refused command's object.
+ABOUT_CHARS_MAX = 80
+#: Fields of commands that name their object, the most particular one first.
+_ABOUT = ("job", "node", "name", "scope", "principal", "group", "token")
+
+
 def rejected[R: Rejection](
-    kind: type[R], command: str, refusal: CommandRefusal, *, chars_max: int = MESSAGE_CHARS_MAX
+    kind: type[R], command: CommandBase, refusal: CommandRefusal, *, chars_max: int = MESSAGE_CHARS_MAX
 ) -> R:
     """Return the event, of a writer's own kind, that answers a refused command."""
-    return kind(cause=f"cmd:{command}", command=command, code=refusal.code, message=refusal.message[:chars_max])
+    return kind(
+        cause=f"cmd:{command.id}",
+        command=command.id,
+        code=refusal.code,
+        message=refusal.message[:chars_max],
+        verb=type(command).__name__,
+        about=_about(command)[:ABOUT_CHARS_MAX],
+    )
+
+
+def _about(command: CommandBase) -> str:
+    for field in _ABOUT:
+        found: object = getattr(command, field, None)
+        if isinstance(found, str) and found:
+            return found
+    return ""
 
 
 #: Characters of a digest that take the place of an id where a command has none.

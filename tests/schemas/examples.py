@@ -167,7 +167,17 @@ EVENTS: list[events.EventBase] = [
         digest="7d793037a0760186",
     ),
     events.JobRejected(
-        cause=SUBMIT, command="c1", code="unknown_queue", message="no queue x", field="queue", user="ada"
+        cause=SUBMIT,
+        command="c1",
+        code="unknown_queue",
+        message="no queue x",
+        field="queue",
+        user="ada",
+        queue="x",
+        request=REQUEST,
+        total_ns=3_600_000_000_000,
+        array=(0, 9),
+        project="llm",
     ),
     events.JobQueued(cause="clock", job="812"),
     events.JobMoved(cause="cmd:c2", job="812", queue="research/speech", by="ada"),
@@ -219,7 +229,9 @@ EVENTS: list[events.EventBase] = [
     ),
     events.JobCancelled(cause="99.0", job="812", by="ada", attempt=2),
     events.JobsRetired(cause="clock", jobs=("1", "2_0")),
-    events.CommandRejected(cause="cmd:c5", command="c5", code="unknown_job", message="no job 9", digest=DIGEST),
+    events.CommandRejected(
+        cause="cmd:c5", command="c5", code="unknown_job", message="no job 9", digest=DIGEST, verb="CancelJob", about="9"
+    ),
     events.CommandRepeated(cause="cmd:c6", command="c6", job="812"),
     events.NodeJoined(cause="report:sim-1:1", node="sim-1", incarnation="i1", boot_id="b1", inventory=INVENTORY),
     events.NodeChanged(cause="report:sim-1:9", node="sim-1", boot_id="b2", inventory=INVENTORY),
@@ -336,7 +348,13 @@ EVENTS: list[events.EventBase] = [
         evidence=EVIDENCE,
     ),
     events.TelemetryCommandRejected(
-        cause="cmd:c32", command="c32", code="unknown_job", message="there is no job 813", digest="00" * 32
+        cause="cmd:c32",
+        command="c32",
+        code="unknown_job",
+        message="there is no job 813",
+        digest="00" * 32,
+        verb="ExtendJob",
+        about="813",
     ),
     events.JobPlaced(
         cause="90.0",
@@ -374,7 +392,7 @@ EVENTS: list[events.EventBase] = [
     ),
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1, image=IMAGE),
-    events.RunStarted(cause="report:sim-1:3", job="812", attempt=1, image=IMAGE),
+    events.RunStarted(cause="report:sim-1:3", job="812", attempt=1, image=IMAGE, began_ns=AT_NS),
     events.CheckpointSaved(cause="report:sim-1:4", job="812", attempt=1, note="step=1200", noticed=True),
     events.RankEnded(
         cause="report:sim-1:4",
@@ -409,10 +427,19 @@ EVENTS: list[events.EventBase] = [
         saved_ns=AT_NS + 10**9,
         released=("sim-1",),
         alike=("sim-1", "sim-2"),
+        ended_ns=AT_NS + 2 * 10**9,
     ),
     events.AllocationReleased(cause="report:sim-1:6", job="812", attempt=1, node="sim-1"),
     events.ReportRejected(cause="report:sim-1:0", node="sim-1", code="undecodable", message="not JSON", digest=DIGEST),
-    events.NodeCommandRejected(cause="cmd:c10", command="c10", code="unknown_node", message="no node x", digest=DIGEST),
+    events.NodeCommandRejected(
+        cause="cmd:c10",
+        command="c10",
+        code="unknown_node",
+        message="no node x",
+        digest=DIGEST,
+        verb="DrainNode",
+        about="x",
+    ),
     events.QueueClockStepped(cause="clock", step_ns=3_600_000_000_000, lag_ns=3_599_990_000_000),
     events.PlacerClockStepped(cause="clock", step_ns=-3_600_000_000_000, lag_ns=-3_599_990_000_000),
     events.TelemetryClockStepped(cause="clock", step_ns=7_500_000_000, lag_ns=7_499_900_000),
@@ -444,7 +471,13 @@ EVENTS: list[events.EventBase] = [
     events.SessionOpened(cause="cmd:c48", session="s5qd1", principal="p7f3k", provider="corp", expires_ns=AT_NS),
     events.SessionEnded(cause="cmd:c49", session="s5qd1", reason="provider", by="p7f3k"),
     events.AccessCommandRejected(
-        cause="cmd:c50", command="c50", code="denied", message="nobody grants more than they hold", digest=DIGEST
+        cause="cmd:c50",
+        command="c50",
+        code="denied",
+        message="nobody grants more than they hold",
+        digest=DIGEST,
+        verb="SuspendPrincipal",
+        about="p7f3k",
     ),
     events.AccessClockStepped(cause="clock", step_ns=-7_500_000_000, lag_ns=-7_499_900_000),
 ]

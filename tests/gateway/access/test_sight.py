@@ -82,6 +82,21 @@ async def test_nothing_of_others_is_in_any_answer() -> None:
             assert (await world.ask("mia", "GET", path)).status_code == 422
 
 
+async def test_a_refused_submit_is_no_event_of_its_queue() -> None:
+    """The event names the queue; those who may read the queue do not see who wanted what of it."""
+    async with SignedWorld() as world:
+        await world.configure(mine={})
+        await world.person("mia", viewer="queue:mine")
+        body: dict[str, Any] = {"command": ["true"], "queue": "mine", "resources": gpus(1), "name": "own"}
+        key = {"Idempotency-Key": "k1"}
+        assert (await world.ask("owner", "POST", "/v1/jobs", json=body, headers=key)).status_code == 201
+        refused = await world.ask("owner", "POST", "/v1/jobs", json=body | {"name": "secret"}, headers=key)
+        assert refused.status_code == 409
+        events = "/v1/events?from=1&limit=1000"
+        assert "JobRejected" in (await world.ask("owner", "GET", events)).text
+        assert "JobRejected" not in (await world.ask("mia", "GET", events)).text
+
+
 async def test_reasons_name_nobody_else() -> None:
     """`why`, the job's document, a dry run and a submit's answer: others are hidden, and the past is seen with present rights."""
     async with SignedWorld() as world:

@@ -36,6 +36,25 @@ def test_an_unknown_queue_is_refused_with_the_known_ones() -> None:
     assert meant.message.endswith("expected one of: default, research/vision; did you mean research/vision?")
 
 
+def test_a_refused_submit_says_what_was_wanted() -> None:
+    """Refused demand stays in the log, so that a replay under other limits can count it; the bytes of the largest one fit its commit."""
+    world = QueueWorld()
+    world.quota("research", 8)
+    wanted = request(4)
+    refused = rejection(world, queue="reserch", request=wanted, total_ns=7, array=(0, 3), project="llm")
+    assert (refused.queue, refused.request, refused.total_ns) == ("reserch", wanted, 7)
+    assert (refused.array, refused.project) == ((0, 3), "llm")
+
+
+def test_a_refused_command_says_what_it_was_about() -> None:
+    """The type of the command and the job that it names, cut to a bounded length."""
+    world = QueueWorld()
+    for job in ("9", "x" * 500):
+        (event,) = world.ask(cmd.CancelJob(id="c-1", user="ada", job=job))
+        assert isinstance(event, ev.CommandRejected)
+        assert (event.verb, event.about) == ("CancelJob", job[:80])
+
+
 def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:
     """Configured and submitted to in one message; the offer follows one cycle later."""
     world = QueueWorld()

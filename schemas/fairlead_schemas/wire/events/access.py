@@ -125,3 +125,7 @@ class AccessCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
     code: str
     message: str
     digest: str = ""
+    #: As of CommandRejected.
+    verb: str = ""
+    #: The principal, group or token that it names; "" where it names none.
+    about: str = ""

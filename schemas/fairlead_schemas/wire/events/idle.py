@@ -91,3 +91,7 @@ class TelemetryCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
     code: str
     message: str
     digest: str = ""
+    #: As of CommandRejected.
+    verb: str = ""
+    #: The job or scope that it names; "" where it names none.
+    about: str = ""

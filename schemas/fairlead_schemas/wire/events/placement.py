@@ -151,6 +151,8 @@ class RunStarted(EventBase, tag=True, frozen=True, kw_only=True):
     attempt: int
     #: As in RankStarted; "" for a gang, since each rank reported its own.
     image: str = ""
+    #: When the last rank started, by its node's clock (Unix ns; 0: not known). For people and replays; no rule reads it.
+    began_ns: int = 0
 
 
 class CheckpointSaved(EventBase, tag=True, frozen=True, kw_only=True):
@@ -213,6 +215,8 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     released: tuple[str, ...] = ()
     #: Of a failure: the nodes on which the job has failed in the same way by now, where they are more than one.
     alike: tuple[str, ...] = ()
+    #: When the last rank ended, by its node's clock (Unix ns; 0: no agent reported it). For people and replays; no rule reads it.
+    ended_ns: int = 0
 
 
 class AllocationReleased(EventBase, tag=True, frozen=True, kw_only=True):
@@ -240,3 +244,7 @@ class NodeCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
     code: str
     message: str
     digest: str = ""
+    #: As of CommandRejected.
+    verb: str = ""
+    #: The node, window or rollout that it names; "" where it names none.
+    about: str = ""

@@ -122,6 +122,16 @@ class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):
     message: str
     field: str = ""  # the job file's field, as a path
     user: str = ""
+    #: As the submit had it, so that a replay of the log under another policy can count refused demand; "": an older log.
+    queue: str = ""
+    #: As the submit had it; None: an older log.
+    request: Request | None = None
+    #: As the submit had it: its limit of run time; 0: none.
+    total_ns: int = 0
+    #: As the submit had it: first and last index.
+    array: tuple[int, int] | None = None
+    #: As the submit had it.
+    project: str = ""
 
 
 class JobQueued(EventBase, tag=True, frozen=True, kw_only=True):
@@ -328,6 +338,10 @@ class CommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
     code: str
     message: str
     digest: str = ""
+    #: Type of the command: "CancelJob"; "" for one that could not be read.
+    verb: str = ""
+    #: The job that it names; "" where it names none.
+    about: str = ""
 
 
 class CommandRepeated(EventBase, tag=True, frozen=True, kw_only=True):

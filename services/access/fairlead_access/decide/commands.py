@@ -42,7 +42,7 @@ def decide_command(draft: AccessDraft, command: cmd.AccessCommand | cmd.Undecoda
     draft.repeat(command.authority)
     refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
-        draft.emit(rejected(ev.AccessCommandRejected, command.id, refusal))
+        draft.emit(rejected(ev.AccessCommandRejected, command, refusal))
     draft.repeat(None)
 
 

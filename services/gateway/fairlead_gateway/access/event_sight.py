@@ -83,6 +83,8 @@ def _shown(sight: Sight, about: EventSubject, event: bytes) -> bytes | None:
         return _without(event, () if sight.all_jobs else fields, sight.caller.principal)
     if about.node:
         return _cleaned(sight, event) if sight.node_id(about.node) else None
+    if about.type == "JobRejected":  # what somebody wanted of a queue, no event of the queue
+        return None
     if path := about.path or about.queue:
         return _cleaned(sight, event) if sight.queue(path) else None
     if about.pool:

@@ -52,7 +52,7 @@ def decide_command(draft: PlacerDraft, command: cmd.PlacerCommand | cmd.Undecoda
     else:
         refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
-        _reject(draft, rejected(ev.NodeCommandRejected, command.id, refusal))
+        _reject(draft, rejected(ev.NodeCommandRejected, command, refusal))
     draft.repeat(None)
 
 

@@ -23,7 +23,6 @@ from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_tain
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import digest_of
 from fairlead_schemas.wire.reports import (
-    IMAGE_CHARS_MAX,
     CheckpointSeen,
     CleanSeen,
     ExitSeen,
@@ -219,7 +218,7 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
         case StartSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
-                run_lifecycle.rank_started(draft, run, report.rank, report.image[:IMAGE_CHARS_MAX], cause)
+                run_lifecycle.rank_started(draft, run, report, cause)
         case ExitSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
@@ -235,7 +234,8 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
                     blames,
                     max(0, report.ran_ns),
                 )
-                run_lifecycle.rank_ended(draft, run, verdict, report.clean, cause)
+                ended_ns = run_lifecycle.node_clock(report.at_ns)
+                run_lifecycle.rank_ended(draft, run, verdict, report.clean, cause, ended_ns)
         case CheckpointSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:

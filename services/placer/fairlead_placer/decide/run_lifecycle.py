@@ -14,23 +14,36 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.policies.checkpoints import note_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.reports import CheckpointSeen
+from fairlead_schemas.wire.reports import IMAGE_CHARS_MAX, CheckpointSeen, StartSeen
 
 #: Agents report saves at most half as often, except for the last report before an end.
 SAVED_EVERY_NS = 5 * SECOND_NS
+#: A node's clock from here on is no time: it would not fit 64 bits.
+CLOCK_NS_MAX = 1 << 63
 
 
-def rank_started(draft: PlacerDraft, run: PlacedRun, rank: int, image: str, cause: str) -> None:
-    """Record that a rank runs, made of `image`. A repeated report, or one after its end, changes nothing."""
+def node_clock(at_ns: int) -> int:
+    """Return a node's wall clock (Unix ns) as an event may have it; 0 for one that is no time."""
+    return at_ns if 0 < at_ns < CLOCK_NS_MAX else 0
+
+
+def rank_started(draft: PlacerDraft, run: PlacedRun, report: StartSeen, cause: str) -> None:
+    """Record that a rank runs, and its image. A repeated report, or one after its end, changes nothing."""
+    rank, image = report.rank, report.image[:IMAGE_CHARS_MAX]
     if (run.started | run.ended) >> rank & 1:
         return
     gang, image_bytes = len(run.parts) > 1, encoded_bytes(image)
     if gang:
         draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank, image=image), image_bytes)
     if (run.started | 1 << rank) == run.all_ranks:
-        draft.emit(
-            ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt, image="" if gang else image), image_bytes
+        started = ev.RunStarted(
+            cause=cause,
+            job=run.job,
+            attempt=run.attempt,
+            image="" if gang else image,
+            began_ns=node_clock(report.at_ns),
         )
+        draft.emit(started, image_bytes)
 
 
 def said_saved(draft: PlacerDraft, run: PlacedRun, report: CheckpointSeen, cause: str) -> None:
@@ -44,8 +57,11 @@ def said_saved(draft: PlacerDraft, run: PlacedRun, report: CheckpointSeen, cause
     draft.emit(event, encoded_bytes(note))
 
 
-def rank_ended(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
-    """A rank whose part is held has ended; the last one ends the run. Ended already, a clean word releases it."""
+def rank_ended(
+    draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str, ended_ns: int = 0
+) -> None:
+    """A rank whose part is held has ended; the last one ends the run. Ended already, a clean word releases it. `ended_ns`: as of
+    RunEnded."""
     rank = verdict.rank
     if run.ended >> rank & 1:
         if clean:
@@ -54,7 +70,7 @@ def rank_ended(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: 
     if run.led_to_its_end:  # it only waited for rank 0's word, and whatever ended it came after that
         verdict = RankVerdict("exited", 0, None, rank, "ended with rank 0", ran_ns=verdict.ran_ns)
     if run.ended | 1 << rank == run.all_ranks:
-        ended = _run_ended(draft.state, run, verdict, clean, cause)
+        ended = _run_ended(draft.state, run, verdict, clean, cause, ended_ns)
         draft.emit(ended, encoded_bytes(ended.message) + names_bytes(ended.alike))
         return
     draft.emit(
@@ -76,7 +92,9 @@ def rank_ended(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: 
     )
 
 
-def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bool, cause: str) -> ev.RunEnded:
+def _run_ended(
+    state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bool, cause: str, ended_ns: int
+) -> ev.RunEnded:
     """The first failure decides; without one every rank has exited with 0 (or ended with rank 0), and so says rank 0."""
     verdict = run.verdict or last
     well = is_success(verdict.outcome, verdict.exit_code, verdict.signal)
@@ -104,6 +122,7 @@ def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bo
         else "",
         released=(run.parts[last.rank].node,) if clean else (),
         alike=() if well else failed_alike(state, run, RankEnding(verdict.outcome, verdict.rank, way)),
+        ended_ns=ended_ns,
     )
 
 

@@ -35,7 +35,7 @@ def decide_command(draft: QueueDraft, command: cmd.QueueCommand | cmd.Undecodabl
         draft.repeat(authority)
     answer = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if isinstance(answer, CommandRefusal):
-        answer = rejected(ev.CommandRejected, command.id, answer)
+        answer = rejected(ev.CommandRejected, command, answer)
     draft.answer(answer)
     if authority is not None:
         draft.repeat(None)
@@ -48,14 +48,7 @@ def _submit(draft: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEv
             return _repeated(command, cause, *known)
     refused = submit_refusal(draft, command)
     if refused is not None:
-        return ev.JobRejected(
-            cause=cause,
-            command=command.id,
-            code=refused.code,
-            message=refused.message,
-            field=refused.field,
-            user=command.user,
-        )
+        return _job_rejected(command, cause, refused)
     number = draft.next_number
     draft.next_number = number + 1
     job = str(number)
@@ -123,8 +116,22 @@ def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.Q
     if digest == command.digest:
         return ev.CommandRepeated(cause=cause, command=command.id, job=job)
     message = f"this idempotency key was used for job {job} with another content; use a new key for a new job"
+    return _job_rejected(command, cause, CommandRefusal("idempotency_conflict", message))
+
+
+def _job_rejected(command: cmd.SubmitJob, cause: str, refused: CommandRefusal) -> ev.JobRejected:
     return ev.JobRejected(
-        cause=cause, command=command.id, code="idempotency_conflict", message=message, user=command.user
+        cause=cause,
+        command=command.id,
+        code=refused.code,
+        message=refused.message,
+        field=refused.field,
+        user=command.user,
+        queue=command.queue,
+        request=command.request,
+        total_ns=command.total_ns,
+        array=command.array,
+        project=command.project,
     )
 
 

@@ -6,14 +6,18 @@ small maps.
 
 from typing import NamedTuple
 
+import msgspec
+
 from fairlead_bus.core import CommitDraft
 from fairlead_queue.decide.configuration import ProposedConfiguration
 from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, SUBMIT_BYTES
 from fairlead_queue.state import QueueState
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
-from fairlead_schemas.wire.events import JobSubmitted, QueueEvent
+from fairlead_schemas.wire.events import JobRejected, JobSubmitted, QueueEvent
 from fairlead_schemas.wire.resources import Request
+
+_encode = msgspec.json.Encoder().encode
 
 
 class AcceptedJob(NamedTuple):
@@ -98,6 +102,8 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         self.reserved -= 1
         if isinstance(event, JobSubmitted):
             self.size += SUBMIT_BYTES + len(memoryview(event.spec))
+        elif isinstance(event, JobRejected):
+            self.size += ANSWER_BYTES + len(_encode((event.request, event.queue, event.project)))
         else:
             self.size += ANSWER_BYTES
         if not self.reserved:

@@ -35,7 +35,7 @@ def decide_command(draft: IdleDraft, command: cmd.TelemetryCommand | cmd.Undecod
     draft.repeat(command.authority)
     refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
-        draft.emit(rejected(ev.TelemetryCommandRejected, command.id, refusal, chars_max=REFUSAL_CHARS_MAX))
+        draft.emit(rejected(ev.TelemetryCommandRejected, command, refusal, chars_max=REFUSAL_CHARS_MAX))
     draft.repeat(None)
 
 
