@@ -42,14 +42,9 @@ RETRY_S = 0.2
 #: Status line of an idle heartbeat.
 HEARTBEAT = "100"
 
-_PULL = msgspec.json.encode(
-    {
-        "batch": REQUEST_MESSAGES,
-        "max_bytes": REQUEST_BYTES,
-        "expires": REQUEST_EXPIRES_S * SECOND_NS,
-        "idle_heartbeat": HEARTBEAT_S * SECOND_NS,
-    }
-)
+_REQUEST = {"batch": REQUEST_MESSAGES, "max_bytes": REQUEST_BYTES, "expires": REQUEST_EXPIRES_S * SECOND_NS}
+_PULL = msgspec.json.encode(_REQUEST)
+_PULL_WITH_HEARTBEAT = msgspec.json.encode({**_REQUEST, "idle_heartbeat": HEARTBEAT_S * SECOND_NS})
 _names = itertools.count(1)
 log = structlog.get_logger()
 
@@ -76,8 +71,8 @@ class ConsumerWatch:
         self._doubted = False
 
     def look(self, now: float, *, expecting: bool) -> tuple[bool, float]:
-        """(True where the consumer counts as lost, seconds until the next look). `expecting`: requests are open; without
-        one the server sends no heartbeats."""
+        """(True where the consumer counts as lost, seconds until the next look). `expecting`: a request with heartbeats is
+        open."""
         silent_s = now - self.received_at
         if not expecting or silent_s < SILENCE_S:
             self._doubted = False
@@ -100,6 +95,8 @@ class NatsTail:
         #: Reply subjects of the open requests; the server serves the oldest first, which has so many still to come.
         self._requests: deque[str] = deque()
         self._left = REQUEST_MESSAGES
+        #: One of them has heartbeats, which the server sends whether or not its turn has come.
+        self._with_heartbeat = ""
         self._request_numbers = itertools.count(1)
         self._silence = ConsumerWatch()
         self._create_s = CREATE_S
@@ -112,7 +109,9 @@ class NatsTail:
 
     def _look(self) -> None:
         """Let `next` see a silence; one timer here is cheaper than one for each wait."""
-        lost, next_s = self._silence.look(self._loop.time(), expecting=bool(self._requests) and not self._broken)
+        lost, next_s = self._silence.look(
+            self._loop.time(), expecting=self._with_heartbeat in self._requests and not self._broken
+        )
         if lost:
             log.info("tail's consumer is silent, another one is made", stream=self.stream, consumer=self._consumer)
             self._break()
@@ -200,9 +199,12 @@ class NatsTail:
                 reply = f"{self._inbox}.{next(self._request_numbers)}"
                 if not self._requests:
                     self._left = REQUEST_MESSAGES
+                request = _PULL
+                if self._with_heartbeat not in self._requests:
+                    request, self._with_heartbeat = _PULL_WITH_HEARTBEAT, reply
                     self._silence.received_at = self._loop.time()
                 self._requests.append(reply)
-                await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", _PULL, reply=reply)
+                await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", request, reply=reply)
         except Unavailable:
             self._break()
 

@@ -1,6 +1,14 @@
 """Replacement of a tail's consumer: after a silence, and not because its own process was busy."""
 
-from fairlead_bus.nats.tail import GRACE_S, SILENCE_S, ConsumerWatch
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from fairlead_bus.nats.link import Link
+from fairlead_bus.nats.tail import GRACE_S, REQUEST_MESSAGES, SILENCE_S, ConsumerWatch, NatsTail
+from tests.kit.eventually import eventually_async
 
 NOT_LOST = (False, GRACE_S)
 
@@ -36,3 +44,48 @@ def test_without_an_open_request_silence_means_nothing() -> None:
     silence.received_at = 10.0
     for now in (20.0, 20.1, 20.2):
         assert silence.look(now, expecting=False) == NOT_LOST
+
+
+class RecordedLink:
+    """A link whose server answers that all is well, and which keeps the requests for messages."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.on_back: list[Callable[[], None]] = []
+        self.on_drop: list[Callable[[], None]] = []
+        self.pulls: list[tuple[str, dict[str, Any]]] = []
+
+    def new_inbox(self) -> str:
+        """Return an inbox of the form that the library makes."""
+        return "_INBOX.box"
+
+    async def subscribe(self, subject: str, received: object) -> Any:
+        """Subscribe to nothing."""
+
+    async def read(self, subject: str) -> bytes:
+        """Answer that the stream is at its first message."""
+        return b'{"state": {"last_seq": 0}}'
+
+    async def ask(self, subject: str, request: bytes, timeout_s: float) -> bytes:
+        """Answer that the consumer was made."""
+        return b"{}"
+
+    async def send(self, subject: str, request: bytes, reply: str = "") -> None:
+        """Keep requests for messages."""
+        if subject.startswith("$JS.API.CONSUMER.MSG.NEXT"):
+            self.pulls.append((reply, msgspec.json.decode(request)))
+
+
+async def test_one_of_the_open_requests_has_heartbeats() -> None:
+    """Two would tell the same twice a second. When the one that has them is used up, the next one gets them."""
+    link = RecordedLink()
+    tail = NatsTail(cast(Link, link), "LOG", 0, "")
+    reading = asyncio.create_task(tail.next())
+    await eventually_async(lambda: len(link.pulls) == 2)
+    assert ["idle_heartbeat" in pull for _, pull in link.pulls] == [True, False]
+    consumer = tail._consumer  # pyright: ignore[reportPrivateUsage]
+    for number in range(1, REQUEST_MESSAGES + 1):
+        tail._received("LOG", b"", f"$JS.ACK.LOG.{consumer}.1.{number}.{number}.0.0", "")  # pyright: ignore[reportPrivateUsage]
+    assert len(await reading) == REQUEST_MESSAGES
+    assert ["idle_heartbeat" in pull for _, pull in link.pulls] == [True, False, True]
+    await tail.close()
