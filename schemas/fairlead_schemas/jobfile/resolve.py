@@ -5,7 +5,7 @@ A signal may be written as Slurm's users do ("USR1"). An empty `checkpoint: {}` 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -96,7 +96,7 @@ def resolve(
     return SubmitJob(
         id=command_id,
         user=user,
-        name=spec.name or spec.command[0].rpartition("/")[2][: job_spec.NAME_CHARS_MAX],
+        name=name_of(spec),
         queue=spec.queue,
         request=request,
         spec=msgspec.Raw(body),
@@ -118,6 +118,11 @@ def resolve(
         digest=digest_of(body)[:16] if key else "",
         gang=launchers.gang_rule(launchers.launcher_of(spec.launcher, spec.command), spec.onFailure),
     )
+
+
+def name_of(spec: JobSpec) -> str:
+    """Return the job's name; without one, that of its program."""
+    return spec.name or spec.command[0].rpartition("/")[2][: job_spec.NAME_CHARS_MAX]
 
 
 def decode_and_check(payload: bytes, registries: Registries | None = None) -> JobSpec:
@@ -167,19 +172,30 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
     _check_text(spec, expect)
     reading.errors.extend(agent_fields.mount_faults(spec.volumes, spec.secrets, spec.project))
     _check_launch(spec, expect)
-    expect(
-        is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
-    )
+    reading.errors.extend(own_faults(spec))
     most = PRIORITY_MAX
     expect(0 <= spec.priority <= most, "priority", f"expected 0 to {most}, found {spec.priority}")
     most = job_spec.RETRIES_MAX
     expect(0 <= spec.retries.max <= most, "retries.max", f"expected 0 to {most}, found {spec.retries.max}")
+
+
+def own_faults(spec: JobSpec) -> Iterator[FieldError]:
+    """Yield the faults of the fields in which jobs that are otherwise alike differ (alike.py)."""
+    if any("\0" in word for words in (spec.command, spec.args) for word in words):
+        yield FieldError(field="command", message="expected words without NUL characters")
+    yield from name_faults(spec.name, spec.labels)
+    if not is_queue_path(spec.queue):
+        message = f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
+        yield FieldError(field="queue", message=message)
     for name, value in spec.env.items():
-        reserved = name.startswith(job_spec.RESERVED_ENV_PREFIXES)
-        expect(not reserved, f"env.{name}", "expected another name, found one that Fairlead sets; leave it out")
-        message = "expected a name of letters, digits, _ - and ., not beginning with a digit"
-        expect(bool(_VARIABLE.match(name)), f"env.{shown_name(name)}", message)
-        expect("\0" not in value, f"env.{shown_name(name)}", "expected a value without NUL characters")
+        if name.startswith(job_spec.RESERVED_ENV_PREFIXES):
+            message = "expected another name, found one that Fairlead sets; leave it out"
+            yield FieldError(field=f"env.{name}", message=message)
+        if not _VARIABLE.match(name):
+            message = "expected a name of letters, digits, _ - and ., not beginning with a digit"
+            yield FieldError(field=f"env.{shown_name(name)}", message=message)
+        if "\0" in value:
+            yield FieldError(field=f"env.{shown_name(name)}", message="expected a value without NUL characters")
 
 
 def _check_image(name: str, registries: Registries | None, reading: ErrorCollector) -> None:
@@ -229,13 +245,6 @@ def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None
         "command",
         "expected at least the program to run, found an empty list",
     )
-    expect(
-        all("\0" not in word for word in [*spec.command, *spec.args]),
-        "command",
-        "expected words without NUL characters",
-    )
-    for fault in name_faults(spec.name, spec.labels):
-        expect(False, fault.field, fault.message)
     if spec.project and not (spec.volumes or spec.secrets):  # with those the rule is stricter, and mountrules has it
         most = PROJECT_CHARS_MAX
         message = f'expected at most {most} letters, digits, _ - and ., found "{shown_name(spec.project)}"'

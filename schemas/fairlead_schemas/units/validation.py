@@ -137,6 +137,8 @@ def repeated_keys(payload: bytes) -> list[str]:
 
     `payload` is valid JSON. One pass for the usual document without any.
     """
+    if _is_as_encoded(payload):
+        return []
     found: list[Object] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> Any:
@@ -149,6 +151,15 @@ def repeated_keys(payload: bytes) -> list[str]:
 
     document = json.loads(payload, object_pairs_hook=keep)
     return list(_repeated("", document)) if found else []
+
+
+def _is_as_encoded(payload: bytes) -> bool:
+    """Return True for what the encoder makes of the payload's values, as most programs send it: it writes each key once."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(payload)) == payload
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        # The pass that names keys decides what this is.
+        return False
 
 
 def _repeated(at: str, value: Any) -> Iterator[str]:

@@ -1,16 +1,18 @@
 """Job files turned into the bytes of submit commands, quickly. Pure.
 
 Equal bodies from one user mean equal commands except for id and key. The translation is kept as the two halves
-around the id, so that a body seen before costs one lookup instead of a decode and a resolve. The halves are exactly
-what `encode_command(resolve(decode_job(body)))` gives; a test holds that.
+around the id, so that a body seen before costs one lookup instead of a decode and a resolve. What a new body has in
+common with earlier ones is not resolved again (`jobfile/alike.py`). The halves are exactly what
+`encode_command(resolve(decode_job(body)))` gives; a test holds that.
 """
 
 from typing import NamedTuple
 
 import msgspec
 
+from fairlead_schemas.jobfile.alike import JobResolver
 from fairlead_schemas.jobfile.job_spec import JobSpec
-from fairlead_schemas.jobfile.resolve import decode_and_check, resolve
+from fairlead_schemas.jobfile.resolve import decode_and_check
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.authority import Authority
@@ -53,6 +55,7 @@ class JobTranslator:
     def __init__(self, registries: Registries | None = None) -> None:
         """`registries`: as for `resolve`."""
         self._registries = registries
+        self._resolver = JobResolver(registries)
         self._young: dict[tuple[str, bytes], Submission] = {}
         self._old: dict[tuple[str, bytes], Submission] = {}
 
@@ -60,7 +63,7 @@ class JobTranslator:
         """Translate one job file (JSON). Raise InvalidJob naming each bad field."""
         found = self._young.get((user, body))
         if found is None:
-            found = self._old.get((user, body)) or _translate(user, body, self._registries)
+            found = self._old.get((user, body)) or self._translate(user, body)
             if len(body) <= KEPT_BODY_BYTES_MAX:
                 self._keep(user, body, found)
         return found
@@ -70,21 +73,20 @@ class JobTranslator:
             self._old, self._young = self._young, {}
         self._young[user, body] = submission
 
-
-def _translate(user: str, body: bytes, registries: Registries | None) -> Submission:
-    spec = decode_and_check(body, registries)
-    command = resolve(spec, command_id="", user=user, registries=registries)
-    before, marker, after = _encode(command).partition(b'"id":"')
-    return Submission(
-        before + marker,
-        after,
-        digest_of(bytes(command.spec))[:16],
-        bool(spec.image),
-        container_field(spec),
-        command.queue,
-        command.project,
-        tuple(one.job for one in command.after),
-    )
+    def _translate(self, user: str, body: bytes) -> Submission:
+        spec = decode_and_check(body, self._registries)
+        command = self._resolver.resolve(spec, user)
+        before, marker, after = _encode(command).partition(b'"id":"')
+        return Submission(
+            before + marker,
+            after,
+            digest_of(bytes(command.spec))[:16],
+            bool(spec.image),
+            container_field(spec),
+            command.queue,
+            command.project,
+            tuple(one.job for one in command.after),
+        )
 
 
 def container_field(spec: JobSpec) -> str:
