@@ -106,6 +106,11 @@ def decode_page[T](content: bytes, item: type[T]) -> Page[T]:
     return decode(content, Page[item])  # type: ignore[valid-type] -- a type made at run time
 
 
+def if_match(unchanged_since: int | None) -> dict[str, str]:
+    """Return the header by which a change is made only if nothing has changed after a log sequence; None: none."""
+    return {} if unchanged_since is None else {"If-Match": f'W/"{unchanged_since}"'}
+
+
 def query_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the query without unset values (None and "")."""
     return {key: value for key, value in values.items() if value not in (None, "")}

@@ -6,7 +6,7 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.jobs import each
-from fairlead.commands.options import Ids, Output
+from fairlead.commands.options import Ids, IfMatch, Output
 from fairlead.errors import InputRefused
 from fairlead.render.terminal import Format
 from fairlead_schemas.units import quantities
@@ -25,6 +25,7 @@ def update(
         list[str] | None,
         typer.Option("--label", help='NAME=VALUE, or "NAME-" to remove it; repeatable.', show_default=False),
     ] = None,
+    if_match: IfMatch = None,
     output: Output = Format.table,
 ) -> None:
     """Change the time limit, priority, name or labels of jobs that wait or run (an array with all its elements).
@@ -36,7 +37,7 @@ def update(
     The time limit of a job that has a place is only lowered: other jobs were promised its end. A queue-admin may raise it.
     """
     changes = changes_of(time=time, priority=priority, name=name, labels=label or [])
-    each(ids, lambda client, job: client.update(job, changes), "updated", output)
+    each(ids, lambda client, job: client.update(job, changes, unchanged_since=if_match), "updated", output)
 
 
 def requeue(ids: Ids, output: Output = Format.table) -> None:

@@ -260,6 +260,16 @@ ListOutput = Annotated[
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="table, wide, json, yaml or name; JSON is the API's own shape.")
 ]
+IfMatch = Annotated[
+    int | None,
+    typer.Option(
+        "--if-match",
+        metavar="SEQUENCE",
+        min=0,
+        help="Change nothing if it has changed after this log sequence.",
+        show_default=False,
+    ),
+]
 Ids = Annotated[
     list[str],
     typer.Argument(

@@ -8,7 +8,7 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.jobs import each
-from fairlead.commands.options import Ids, Output, complete_queue, connect
+from fairlead.commands.options import Ids, IfMatch, Output, complete_queue, connect
 from fairlead.errors import InputRefused
 from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
@@ -51,6 +51,9 @@ def queues(ctx: typer.Context, output: Output = Format.table) -> None:
     if output is Format.yaml:
         file = words_file(pools, {queue.path: queue.settings for queue in page.items})
         terminal.write(terminal.document(file, output))
+        terminal.note(
+            f"as of sequence {page.sequence}; apply --if-match {page.sequence} refuses it if others change these"
+        )
     else:
         _write(page, output)
 
@@ -70,6 +73,7 @@ def apply(
             help="Ask runs to yield where a queue now holds more than its maximum; otherwise they continue.",
         ),
     ] = False,
+    if_match: IfMatch = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")] = False,
     output: Output = Format.table,
 ) -> None:
@@ -84,6 +88,8 @@ def apply(
 
     {queues: {research: {guaranteed: {nvidia.com/gpu: 16}, queues: {vision: {maximum: {nvidia.com/gpu: 8}}}}}}
 
+    With --if-match N (the sequence that `fairlead queues -o yaml` prints) two people cannot overwrite each other's change.
+
     A named queue gets exactly the settings of the file: omitted settings get their defaults. Other queues stay as they are.
     """
     document = read(read_script(file, FILE_BYTES_MAX), file.name)
@@ -92,7 +98,7 @@ def apply(
         if dry_run:
             _preview(client, wanted, prune=prune, output=output)
             return
-        answer = client.apply_queues(document, prune=prune, reclaim=reclaim)
+        answer = client.apply_queues(document, prune=prune, reclaim=reclaim, unchanged_since=if_match)
     if not isinstance(answer, QueueFileResult):
         terminal.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
         return

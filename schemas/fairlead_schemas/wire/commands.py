@@ -105,6 +105,8 @@ class ApplyQueues(CommandBase, tag=True, frozen=True, kw_only=True):
     prune: bool = False
     #: Ask running jobs to yield where a queue now holds more than its maximum.
     reclaim: bool = False
+    #: Log sequence after which nothing that is named here may have changed; None: it may have.
+    unchanged_since: int | None = None
 
 
 class MoveJob(CommandBase, tag=True, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class UpdateJob(CommandBase, tag=True, frozen=True, kw_only=True):
     labels: dict[str, str] | None = None
     #: Raise the limit also of a job that has a place or an offer.
     extends: bool = False
+    #: Log sequence after which nobody may have updated, moved, held or released the job; None: somebody may have.
+    unchanged_since: int | None = None
 
 
 class CordonNode(CommandBase, tag=True, frozen=True, kw_only=True):

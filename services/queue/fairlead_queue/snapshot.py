@@ -34,11 +34,13 @@ class SavedPool(msgspec.Struct, frozen=True, array_like=True):
     freed_ns: int
     claimant: str
     past: tuple[int, list[PastUseRow]] | None
+    changed_seq: int
 
 
 class SavedQueue(msgspec.Struct, frozen=True, array_like=True):
     path: str
     settings: QueueSettings
+    changed_seq: int
 
 
 class SavedAccount(msgspec.Struct, frozen=True, array_like=True):
@@ -146,6 +148,8 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     finished: list[tuple[str, str]]
     keys: list[tuple[str, str, str]]
     nodes: list[tuple[str, NodeCapacity]]
+    removed_seq: int
+    changed: list[tuple[str, int]]  # jobs that were changed since their submit: few
 
 
 _CODEC = SnapshotCodec(QueueSnapshot, VERSION)
@@ -173,10 +177,13 @@ def dump(state: QueueState) -> bytes:
                     pool.freed_ns,
                     pool.claimant,
                     pool.past.dump() if pool.past is not None else None,
+                    pool.changed_seq,
                 )
                 for name, pool in sorted(state.pools.items())
             ],
-            queues=[SavedQueue(path, queue.settings) for path, queue in sorted(state.queues.items())],
+            queues=[
+                SavedQueue(path, queue.settings, queue.changed_seq) for path, queue in sorted(state.queues.items())
+            ],
             accounts=[
                 SavedAccount(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
                 for path, each in sorted(state.accounts.items())
@@ -201,6 +208,8 @@ def dump(state: QueueState) -> bytes:
             finished=list(state.finished.items()),
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
             nodes=sorted(state.nodes.shapes.items()),
+            removed_seq=state.removed_seq,
+            changed=sorted((job.id, job.changed_seq) for job in state.jobs.values() if job.changed_seq),
         )
     )
 
@@ -292,7 +301,7 @@ def load(data: bytes) -> QueueState:
     state = QueueState()
     state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
     state.next_number, state.next_place = document.next_number, document.next_place
-    state.next_rank = document.next_rank
+    state.next_rank, state.removed_seq = document.next_rank, document.removed_seq
     for node, shape in document.nodes:
         state.nodes.set(node, shape)
     _load_queues(state, document)
@@ -306,6 +315,8 @@ def load(data: bytes) -> QueueState:
         lane = state.lane(row.queue, row.user, request_class.request)
         lane.request_class.parked_at = request_class.parked_at
         _restore(state, row, lane)
+    for job, sequence in document.changed:
+        state.jobs[job].changed_seq = sequence
     _derive(state, document)
     return state
 
@@ -315,8 +326,10 @@ def _load_queues(state: QueueState, document: QueueSnapshot) -> None:
         queues.set_pool(state, row.name, row.settings)
         pool = state.pools[row.name]
         pool.capacity_count, pool.freed_ns, pool.claimant = row.capacity_count, row.freed_ns, row.claimant
+        pool.changed_seq = row.changed_seq
     for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
         queues.set_queue(state, row.path, row.settings)
+        state.queues[row.path].changed_seq = row.changed_seq
     for row in document.accounts:
         account = state.accounts[row.queue]
         account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns

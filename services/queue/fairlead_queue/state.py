@@ -42,6 +42,8 @@ class QueueState(UndoLog):
         #: The number of the next job, its place in line (fairness/waiting_line.py), and the rank of the next offer.
         self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
+        #: Log sequence at which a queue or a pool was last removed.
+        self.removed_seq = 0
         #: The log's time: the latest of all commits that were folded.
         self.at_ns = 0
         #: Time of the last commit of the queue's own.

@@ -15,7 +15,9 @@ def test_an_update_sends_the_fields_of_a_job_file(gateway: GatewayStub, run: Run
     assert (ran.code, ran.out) == (0, "1 updated\n2 updated\n")
     sent = {"time": {"total": "8h"}, "priority": 70, "name": "x", "labels": {"team": "vision=2", "old": None}}
     assert gateway.patches() == [sent, sent]
-    run("update", "1", "--time", "none")
+    assert not any("If-Match" in request.headers for request in gateway.requests)
+    run("update", "1", "--time", "none", "--if-match", "40")
+    assert gateway.requests[-1].headers["If-Match"] == 'W/"40"'
     assert gateway.patches()[-1] == {"time": {"total": None}}
 
 

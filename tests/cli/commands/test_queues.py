@@ -154,6 +154,18 @@ def test_apply_sends_the_file_and_shows_what_became_of_it(gateway: GatewayStub, 
     assert gateway.requests[0].headers["Idempotency-Key"]
 
 
+def test_apply_may_ask_that_nothing_has_changed_since(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """By the sequence that the file was printed with; a change meanwhile is a conflict that says what to do."""
+    gateway.on("GET", "/v1/queues", page(RESEARCH))
+    gateway.on("GET", "/v1/pools", page())
+    assert "as of sequence 40; apply --if-match 40" in run("queues", "-o", "yaml").err
+    told = "queues.a has changed at sequence 41, after 40"
+    gateway.answers[("POST", "/v1/queues:apply")] = problem(412, told, hint="GET /v1/queues")
+    ran = run("queues", "apply", "-f", file_of(tmp_path, "queues: {a: {}}"), "--if-match", "40")
+    assert (ran.code, gateway.requests[-1].headers["If-Match"]) == (5, 'W/"40"')
+    assert told in ran.err
+
+
 def test_a_file_with_mistakes_is_refused_here(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """All of them with their paths, and nothing is sent."""
     ran = run("queues", "apply", "-f", file_of(tmp_path, "queues: {a: {weight: 0, maximum: {gpu: 1}}, B: {}}"))

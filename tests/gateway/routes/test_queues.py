@@ -219,6 +219,7 @@ async def test_schemas_and_openapi_describe_queue_files() -> None:
             "prune",
             "reclaim",
             "Idempotency-Key",
+            "If-Match",
             "X-Fairlead-User",
             "X-Fairlead-Act-As",
         }

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairlead.client.answers import decode, query_of
+from fairlead.client.answers import decode, if_match, query_of
 from fairlead.client.asynchronous.jobs import LATER, AsyncJobsRequests
 from fairlead_schemas.http.api import (
     Breaker,
@@ -114,12 +114,19 @@ class AsyncClusterRequests(AsyncJobsRequests):
         return decode((await self._get(f"/v1/pools/{quote(pool, safe='')}/packing", {"at": at})).content, PoolPacking)
 
     async def apply_queues(
-        self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""
+        self,
+        file: dict[str, Any],
+        *,
+        prune: bool = False,
+        reclaim: bool = False,
+        key: str = "",
+        unchanged_since: int | None = None,
     ) -> QueueFileResult | SubmitResult:
         """Apply a queue file (its plain values) as a whole; a `SubmitResult` names the command where it is decided
-        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield."""
+        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield. With
+        `unchanged_since` nothing is changed if what it names has changed after that sequence. Raises Conflict."""
         query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
-        answer = await self._post("/v1/queues:apply", file, key=key, query=query)
+        answer = await self._post("/v1/queues:apply", file, key=key, query=query, headers=if_match(unchanged_since))
         return decode(answer.content, SubmitResult if answer.status == LATER else QueueFileResult)
 
     async def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:

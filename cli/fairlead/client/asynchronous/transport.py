@@ -109,9 +109,17 @@ class AsyncTransport:
     async def _get(self, path: str, query: dict[str, Any] | None = None) -> Answer:
         return await self._send("GET", path, query=query_of(query or {}))
 
-    async def _post(self, path: str, body: Any, *, key: str = "", query: dict[str, Any] | None = None) -> Answer:
-        headers = {"Idempotency-Key": header("key", key) or uuid.uuid4().hex}
-        return await self._send("POST", path, json=body, query=query, headers=headers)
+    async def _post(
+        self,
+        path: str,
+        body: Any,
+        *,
+        key: str = "",
+        query: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        own = {"Idempotency-Key": header("key", key) or uuid.uuid4().hex, **(headers or {})}
+        return await self._send("POST", path, json=body, query=query, headers=own)
 
     async def _send(
         self,

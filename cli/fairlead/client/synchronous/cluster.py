@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairlead.client.answers import decode, query_of
+from fairlead.client.answers import decode, if_match, query_of
 from fairlead.client.synchronous.jobs import LATER, JobsRequests
 from fairlead_schemas.http.api import (
     Breaker,
@@ -113,12 +113,19 @@ class ClusterRequests(JobsRequests):
         return decode((self._get(f"/v1/pools/{quote(pool, safe='')}/packing", {"at": at})).content, PoolPacking)
 
     def apply_queues(
-        self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""
+        self,
+        file: dict[str, Any],
+        *,
+        prune: bool = False,
+        reclaim: bool = False,
+        key: str = "",
+        unchanged_since: int | None = None,
     ) -> QueueFileResult | SubmitResult:
         """Apply a queue file (its plain values) as a whole; a `SubmitResult` names the command where it is decided
-        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield."""
+        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield. With
+        `unchanged_since` nothing is changed if what it names has changed after that sequence. Raises Conflict."""
         query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
-        answer = self._post("/v1/queues:apply", file, key=key, query=query)
+        answer = self._post("/v1/queues:apply", file, key=key, query=query, headers=if_match(unchanged_since))
         return decode(answer.content, SubmitResult if answer.status == LATER else QueueFileResult)
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:

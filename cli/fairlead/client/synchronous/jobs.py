@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from fairlead.client.answers import decode, query_of
+from fairlead.client.answers import decode, if_match, query_of
 from fairlead.client.sync_link import pause
 from fairlead.client.synchronous.transport import Transport
 from fairlead.errors import InputRefused, Unreachable, WaitTimedOut, hint_for
@@ -131,8 +131,7 @@ class JobsRequests(Transport):
         `unchanged_since` only if it has not changed after that sequence. Raises Conflict.
         """
         headers = {"Idempotency-Key": uuid.uuid4().hex}
-        if unchanged_since is not None:
-            headers["If-Match"] = f'W/"{unchanged_since}"'
+        headers |= if_match(unchanged_since)
         answer = self._send("PATCH", f"/v1/jobs/{job_id}", json=changes, headers=headers)
         return decode(answer.content, dict[str, Any])
 

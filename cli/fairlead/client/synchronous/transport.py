@@ -110,9 +110,17 @@ class Transport:
     def _get(self, path: str, query: dict[str, Any] | None = None) -> Answer:
         return self._send("GET", path, query=query_of(query or {}))
 
-    def _post(self, path: str, body: Any, *, key: str = "", query: dict[str, Any] | None = None) -> Answer:
-        headers = {"Idempotency-Key": header("key", key) or uuid.uuid4().hex}
-        return self._send("POST", path, json=body, query=query, headers=headers)
+    def _post(
+        self,
+        path: str,
+        body: Any,
+        *,
+        key: str = "",
+        query: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        own = {"Idempotency-Key": header("key", key) or uuid.uuid4().hex, **(headers or {})}
+        return self._send("POST", path, json=body, query=query, headers=own)
 
     def _send(
         self,

@@ -1,5 +1,6 @@
 """Verbs on jobs, and changes of them: small bodies, one command each. The answer is the job as it is then."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, rejected
 from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
+from fairlead_gateway.routes import entity_tags
 from fairlead_gateway.routes.documents import job_document
+from fairlead_gateway.routes.entity_tags import key_part, unchanged_since
 from fairlead_gateway.routes.request_bodies import CancelRequest, EmptyRequest, JobChange, MoveRequest, require_job
 from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
@@ -24,8 +27,6 @@ from fairlead_schemas.units.quantities import QuantityError, parse_duration
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands
 
-#: Digits of a log sequence in an entity tag.
-SEQUENCE_DIGITS_MAX = 18
 JOB_VERBS = {
     "cancel": commands.CancelJob,
     "requeue": commands.RequeueJob,
@@ -113,21 +114,24 @@ def _add_update(router: Router, views: Views, queue: CommandPublisher, waiter: R
         SubmitResult,
         right=on_job("job:cancel"),
         body=JobChange,
+        matched=True,
     )
     async def update_job(job: str, request: Request) -> Response:
         head, wanted = head_of(request), await read_request(request, JobChange)
         row = _row_of(views, job)
-        require_unchanged(row, request.headers.get("if-match", ""))
         changes = changes_of(views, row, wanted)
+        seen = changes["unchanged_since"] = unchanged_since(request)
         if changes.get("total_ns") is not None and not 0 < changes["total_ns"] <= row.total_ns:
             changes["extends"] = head.caller.may("queue:set", job_target(views, row))
-        command_id = waiter.command_id(queue, head, "update", job, encode(wanted).decode())
+        command_id = waiter.command_id(queue, head, "update", job, encode(wanted).decode(), *key_part(seen))
         command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
-        await waiter.carry_out(queue, command, _update_refusal)
+        await waiter.carry_out(queue, command, partial(_update_refusal, job))
         return job_or_id(views, job, head.caller)
 
 
-def _update_refusal(outcome: OutcomeRow) -> HttpError:
+def _update_refusal(job: str, outcome: OutcomeRow) -> HttpError:
+    if outcome.code == entity_tags.REFUSED:
+        return entity_tags.stale_refusal(outcome, f"/v1/jobs/{job}")
     if outcome.code == "limit_promised":
         hint = "a queue-admin of its queue may extend it; or submit it again with a longer limit"
         errors = [FieldError(field="time.total", message=outcome.message)]
@@ -174,17 +178,3 @@ def _limit_ns(total: str | int) -> int:
     if found <= 0:
         raise bad_field("time.total", f'expected more than 0, such as "4h", or null for no limit, found "{total}"')
     return found
-
-
-def require_unchanged(row: JobRow, tag: str) -> None:
-    """Raise HttpError (412) where a job has changed since the answer with this entity tag; "": no tag was sent."""
-    if tag in ("", "*"):
-        return
-    sequence = tag.removeprefix("W/").strip('"')
-    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= SEQUENCE_DIGITS_MAX):
-        raise bad_field("If-Match", f'expected the ETag of GET /v1/jobs/{row.id}, such as W/"812", found "{tag[:40]}"')
-    if row.changed_seq > int(sequence):
-        detail = f"job {row.id} has changed at sequence {row.changed_seq}, after {sequence}"
-        raise HttpError(
-            412, "changed_since", detail, hint=f"GET /v1/jobs/{row.id}, and send the change with its new ETag"
-        )

@@ -20,6 +20,7 @@ from fairlead_gateway.command_results import owner_mark
 from fairlead_gateway.errors import HttpError, bad_field, not_found, unknown_choice
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
+from fairlead_gateway.routes.entity_tags import entity_tag, has_seen, tagged
 from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
@@ -127,8 +128,8 @@ def _add_job(
         row = views.jobs.rows.get(job)
         if row is None:
             return JsonResponse(msgspec.Raw(await retired_job(bus, job)))
-        tag = f'W/"{row.changed_seq if row.state in END_STATES else views.sequence}"'
-        if request.headers.get("if-none-match") == tag:
+        tag = entity_tag(row.changed_seq if row.state in END_STATES else views.sequence)
+        if has_seen(request, tag):
             return Response(status_code=304, headers={"etag": tag})
         document = shown_job(Sight(views, caller_of(request)), job_document(views, row, clock(), count_ahead=True))
         return JsonResponse(document, headers={"etag": tag})
@@ -177,7 +178,8 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
         sight = Sight(views, caller_of(request))
         seen = {row.path: row for row in views.queues.existing() if sight.queue(row.path)}
         rows, token = page_by_name(seen, limit, next)
-        return JsonResponse(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
+        page = api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence)
+        return tagged(request, page, views.sequence)
 
     @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool], right=listed("queue:read"))
     async def list_pools(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
@@ -185,14 +187,14 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
         seen = {row.name: row for row in views.queues.pool_rows() if sight.pool(row.name)}
         rows, token = page_by_name(seen, limit, next)
         items = [_shown_pool(sight, pool_document(views, row)) for row in rows]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+        return tagged(request, api.Page(items=items, next=token, sequence=views.sequence), views.sequence)
 
     @router.read("/v1/queues/{path:path}", "One queue", api.Queue, right=on_queue("queue:read"))
-    async def get_queue(path: str) -> Response:
+    async def get_queue(path: str, request: Request) -> Response:
         row = views.queues.rows.get(path)
         if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
-        return JsonResponse(queue_document(views, row))
+        return tagged(request, queue_document(views, row), views.sequence)
 
     @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome, right=SIGNED_IN)
     async def get_command(command: str, request: Request) -> Response:

@@ -21,6 +21,8 @@ from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_file, read_json
+from fairlead_gateway.routes import entity_tags
+from fairlead_gateway.routes.entity_tags import entity_tag, key_part, unchanged_since
 from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
@@ -53,6 +55,8 @@ def queue_refusal(outcome: OutcomeRow) -> HttpError:
     conflict = outcome.code == "conflict"
     if outcome.code == "not_found" or (conflict and not _LINE.match(outcome.message)):
         return rejected(outcome.code, outcome.message)
+    if outcome.code == entity_tags.REFUSED:
+        return entity_tags.stale_refusal(outcome, "/v1/queues")
     lines = [line for line in outcome.message.splitlines() if line.strip()]
     errors = [_error(line) for line in lines]
     detail = lines[0] if len(lines) == 1 else f"{len(lines)} mistakes; nothing was changed"
@@ -113,19 +117,24 @@ class QueueChanges:
         """Return the paths of all queues."""
         return {row.path for row in self.views.queues.existing()}
 
-    async def apply(self, head: RequestHead, body: bytes, *, prune: bool, reclaim: bool) -> QueueFileResult:
-        """Apply a queue file with its roles. Raise HttpError."""
+    async def apply(
+        self, head: RequestHead, body: bytes, *, prune: bool, reclaim: bool, seen: int | None
+    ) -> QueueFileResult:
+        """Apply a queue file with its roles; with `seen` only if nothing that it names has changed after that sequence. Raise
+        HttpError.
+        """
         file = read_file(body, read_queue_file, HINT)
         require_queue_changes(self.views, head.caller, file.pools, file.queues, prune=prune)
         checked = await self.roles.check(head, [entry.path for entry in file.queues], file.roles)
         outcome = await self.send(
             head,
             "apply",
-            (body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""),
+            (body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else "", *key_part(seen)),
             pools=file.pools,
             queues=file.queues,
             prune=prune,
             reclaim=reclaim,
+            unchanged_since=seen,
         )
         await self.roles.apply(head, checked)
         return self._result(head, file.queues, outcome.applied or (0, 0, 0))
@@ -142,24 +151,25 @@ class QueueChanges:
             sequence=views.sequence,
         )
 
-    async def put(self, head: RequestHead, path: str, body: bytes) -> Queue:
+    async def put(self, head: RequestHead, path: str, body: bytes, seen: int | None) -> Queue:
         """Create or change one queue with its roles. Raise HttpError."""
         settings, stated = read_file(body, lambda value: read_settings(value, path), HINT)
         queues = (QueueEntry(path=path, settings=settings),)
         require_queue_changes(self.views, head.caller, (), queues, prune=False)
         checked = await self.roles.check(head, [path], {path: stated})
-        await self.send(head, "put", (path, body.decode("latin-1")), queues=queues)
+        content = path, body.decode("latin-1"), *key_part(seen)
+        await self.send(head, "put", content, queues=queues, unchanged_since=seen)
         await self.roles.apply(head, checked)
         row = self.views.queues.rows.get(path)
         if row is None:  # a command that is repeated under its key, of a queue that is gone since
             raise not_found("queue", path, hint="GET /v1/queues lists them")
         return queue_document(self.views, row)
 
-    async def remove(self, head: RequestHead, path: str, move_to: str) -> None:
+    async def remove(self, head: RequestHead, path: str, move_to: str, seen: int | None) -> None:
         """Remove one queue; all roles at it end with it. Raise HttpError, 404 for a queue that is gone."""
         removal = (QueueRemoval(path=path, move_to=move_to),)
         try:
-            await self.send(head, "delete", (path, move_to), remove=removal)
+            await self.send(head, "delete", (path, move_to, *key_part(seen)), remove=removal, unchanged_since=seen)
         except HttpError as refused:
             if refused.status == 422 and path not in self.existing():
                 raise not_found("queue", path, hint="GET /v1/queues lists them") from None
@@ -183,6 +193,7 @@ def _add_apply(router: Router, changes: QueueChanges) -> None:
         QueueFileResult,
         right=in_body("queue:set"),
         body=QueueFileWords,
+        matched=True,
     )
     async def apply_queues(
         request: Request,
@@ -192,25 +203,33 @@ def _add_apply(router: Router, changes: QueueChanges) -> None:
         ] = False,
     ) -> Response:
         head, body = head_of(request), await read_json(request, FILE_BYTES_MAX)
-        return JsonResponse(await changes.apply(head, body, prune=prune, reclaim=reclaim))
+        applied = await changes.apply(head, body, prune=prune, reclaim=reclaim, seen=unchanged_since(request))
+        return JsonResponse(applied, headers={"etag": entity_tag(applied.sequence)})
 
 
 def _add_put(router: Router, changes: QueueChanges) -> None:
     @router.command(
-        "PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, right=on_queue("queue:set"), body=QueueWords
+        "PUT",
+        "/v1/queues/{path:path}",
+        "Create or change a queue",
+        Queue,
+        right=on_queue("queue:set"),
+        body=QueueWords,
+        matched=True,
     )
     async def put_queue(path: str, request: Request) -> Response:
         head = head_of(request)
         if not is_queue_path(path):
             message = f'expected names of a-z 0-9 _ - joined by "/", found "{path[:80]}"'
             raise bad_field("path", message)
-        return JsonResponse(await changes.put(head, path, await read_json(request)))
+        queue = await changes.put(head, path, await read_json(request), unchanged_since(request))
+        return JsonResponse(queue, headers={"etag": entity_tag(changes.views.sequence)})
 
 
 def _add_delete(router: Router, changes: QueueChanges) -> None:
     views = changes.views
 
-    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue", right=on_queue("queue:set"))
+    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue", right=on_queue("queue:set"), matched=True)
     async def delete_queue(
         path: str,
         request: Request,
@@ -225,7 +244,7 @@ def _add_delete(router: Router, changes: QueueChanges) -> None:
             raise bad_field("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
         if move_to:
             require_submit(views, head.caller, move_to, "", "moveTo")
-        await changes.remove(head, path, move_to)
+        await changes.remove(head, path, move_to, unchanged_since(request))
         return JsonResponse({"path": path, "removed": True, "moved_to": move_to or None, "sequence": views.sequence})
 
 

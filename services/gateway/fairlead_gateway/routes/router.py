@@ -92,6 +92,11 @@ _USER = _header(
     f"Without sign-on the name of the caller; none: {DEFAULT_USER}. Refused with sign-on.",
     {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
 )
+_IF_MATCH = _header(
+    "If-Match",
+    "Change it only if it has not changed since the answer with this ETag; else 412.",
+    {"pattern": r'^(\*|(W/)?"[0-9]{1,18}")$'},
+)
 _ACT_AS = _header("X-Fairlead-Act-As", "Principal for whom an admin of the cluster acts.", {"maxLength": 64})
 
 
@@ -169,9 +174,13 @@ class Router(APIRouter):
         required: bool = True,
         operation_id: str | None = None,
         status: int = 200,
+        matched: bool = False,
     ) -> Any:
-        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202. `status`: of its answer."""
-        extra = {"parameters": [_KEY, _USER, _ACT_AS], **({} if body is None else self.body(body, required=required))}
+        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202. `status`: of its answer; `matched`: it
+        takes If-Match.
+        """
+        headers = [_KEY, _USER, _ACT_AS, *([_IF_MATCH] if matched else ())]
+        extra = {"parameters": headers, **({} if body is None else self.body(body, required=required))}
         route = self.api_route(
             path,
             methods=[method],

@@ -131,11 +131,13 @@ def _queued(state: QueueState, event: ev.JobQueued, at: EventPosition) -> None:
 def _moved(state: QueueState, event: ev.JobMoved, at: EventPosition) -> None:
     job = state.jobs[event.job]
     waiting_jobs.give_up_claim(job)
+    job.changed_seq = at.sequence
     queues.move_job(state, job, event.queue)
 
 
 def _updated(state: QueueState, event: ev.JobUpdated, at: EventPosition) -> None:
     for job in state.jobs[event.job].with_elements():
+        job.changed_seq = at.sequence
         if event.total_ns is not None:
             _limit(state, job, event.total_ns)
         priority = priority_of(job.order)
@@ -238,7 +240,7 @@ def _offered(state: QueueState, event: ev.JobOffered, at: EventPosition) -> None
 def _recalled(state: QueueState, event: ev.OfferWithdrawn, at: EventPosition) -> None:
     job = state.jobs[event.job]
     if event.reason == "hold":
-        job.hold, job.hold_by = True, event.by
+        job.hold, job.hold_by, job.changed_seq = True, event.by, at.sequence
     if job.open:
         job.withdrawal = event.reason
     elif event.reason == "hold" and job.state == "queued":
@@ -255,11 +257,13 @@ def _held(state: QueueState, event: ev.JobHeld, at: EventPosition) -> None:
     state.unwait(job)
     waiting_jobs.give_up_claim(job)
     job.state, job.hold, job.hold_by, job.end = "held", False, "", None
+    job.changed_seq = at.sequence
 
 
 def _released(state: QueueState, event: ev.JobReleased, at: EventPosition) -> None:
     job = state.jobs[event.job]
     job.state, job.cause, job.since_ns = "queued", at.id, state.at_ns
+    job.changed_seq = at.sequence
     wait_for_dependencies(state, job, at)
 
 

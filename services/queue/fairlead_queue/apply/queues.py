@@ -202,10 +202,12 @@ def count_use(state: QueueState, job: LiveJob, price: int, at_ns: int) -> None:
 
 def _pool_configured(state: QueueState, event: ev.PoolConfigured, at: EventPosition) -> None:
     set_pool(state, event.pool, event.settings)
+    state.pools[event.pool].changed_seq = at.sequence
 
 
 def _pool_removed(state: QueueState, event: ev.PoolRemoved, at: EventPosition) -> None:
     drop_pool(state, event.pool)
+    state.removed_seq = at.sequence
 
 
 def _queue_configured(state: QueueState, event: ev.QueueConfigured, at: EventPosition) -> None:
@@ -215,6 +217,7 @@ def _queue_configured(state: QueueState, event: ev.QueueConfigured, at: EventPos
         settings = QueueSettings(maximum={} if quota is None else {"gpu": quota})
         _grow_parents(state, event.path)
     set_queue(state, event.path, settings)
+    state.queues[event.path].changed_seq = at.sequence
 
 
 def _grow_parents(state: QueueState, path: str) -> None:
@@ -233,6 +236,7 @@ def _queues_applied(state: QueueState, event: ev.QueuesApplied, at: EventPositio
 
 def _queue_removed(state: QueueState, event: ev.QueueRemoved, at: EventPosition) -> None:
     remove_queue(state, event.path, event.move_to)
+    state.removed_seq = at.sequence
 
 
 def _budget_reached(state: QueueState, event: ev.BudgetReached, at: EventPosition) -> None:

@@ -13,6 +13,7 @@ from fairlead_bus.core import CommandRefusal, rejected, undecodable
 from fairlead_queue.decide import configuration, validation
 from fairlead_queue.decide.admission import shared_request, submit_refusal, unknown_queue, unnamed_model_refusal
 from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
+from fairlead_queue.decide.freshness import stale_job_refusal, stale_queues_refusal
 from fairlead_queue.decide.job_update import raises_limit_at_work, update_refusal
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
@@ -181,10 +182,12 @@ def _hold(draft: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent 
         return _conflict(f"all elements of array {job.id} have been offered; hold single elements")
     if state in ("scheduled", "queued"):
         draft.states[job.id] = "held"
+        draft.changed.add(job.id)
         return ev.JobHeld(cause=cause, job=job.id, by=command.user)
     if state == "offered" and not job.hold:
         # A withdrawal does not change the state, so remember that this decision mentions the job.
         draft.states[job.id] = state
+        draft.changed.add(job.id)
         return ev.OfferWithdrawn(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
     return _conflict(_why_not_hold(job, state))
 
@@ -203,6 +206,7 @@ def _release(draft: QueueDraft, command: cmd.ReleaseJob, cause: str) -> ev.Queue
         return _unknown(draft, command.job, state)
     if state == "held":
         draft.states[job.id] = "queued"
+        draft.changed.add(job.id)
         return ev.JobReleased(cause=cause, job=job.id, by=command.user)
     if job.hold:
         return _conflict(f"job {job.id} is about to be held; release it then")
@@ -227,6 +231,7 @@ def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent 
     if refused is not None:
         return refused
     draft.states[job.id] = state
+    draft.changed.add(job.id)
     draft.entered.add(command.queue)
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
 
@@ -239,11 +244,12 @@ def _update(draft: QueueDraft, command: cmd.UpdateJob, cause: str) -> ev.QueueEv
         return _conflict(f"job {job.id} is an element of an array; update array {job.parent.id}, with all its elements")
     if state in END_STATES or state == "stopping":
         return _conflict(f"job {job.id} is {state}; only a job that waits or runs can be updated")
-    refused = update_refusal(draft, job, command)
+    refused = stale_job_refusal(draft, job, command) or update_refusal(draft, job, command)
     if refused is not None:
         return refused
     for each in job.with_elements():
         draft.states.setdefault(each.id, each.state)
+        draft.changed.add(each.id)
     return ev.JobUpdated(
         cause=cause,
         job=job.id,
@@ -258,6 +264,9 @@ def _update(draft: QueueDraft, command: cmd.UpdateJob, cause: str) -> ev.QueueEv
 
 def _apply(draft: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent | CommandRefusal:
     state = draft.state
+    stale = stale_queues_refusal(draft, command)
+    if stale is not None:
+        return stale
     before = draft.outlook or configuration.current_configuration(state)
     after = configuration.proposed_configuration(before, command)
     refused = validation.change_refusal(state, command, before, after) or _in_use(draft, after)

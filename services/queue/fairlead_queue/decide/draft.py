@@ -43,6 +43,8 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         self.bytes_reserved = COMMANDS_BYTES + authorities_bytes if commands else 0
         #: {job: its state after the events so far}
         self.states: dict[str, str] = {}
+        #: Jobs that people have changed, moved, held or released by the commands so far.
+        self.changed: set[str] = set()
         self.keys: dict[str, tuple[str, str]] = {}
         #: The queues and pools after a change that this very decision accepts; None: as they are.
         self.outlook: ProposedConfiguration | None = None

@@ -59,6 +59,7 @@ class LiveJob:
         "asks",
         "attempt",
         "cause",
+        "changed_seq",
         "deadline_ns",
         "end",
         "every_ns",
@@ -153,6 +154,8 @@ class LiveJob:
         self.asks = 0
         #: Policies that request its run's GPUs back because it is idle, in the order of their requests.
         self.idle: tuple[IdleReclaim, ...] = ()
+        #: Log sequence at which a person last updated, moved, held or released it (0: never).
+        self.changed_seq = 0
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
         #: Units of its request that its placement has not; they are not charged.
@@ -311,13 +314,15 @@ class Leaf:
 class LiveQueue:
     """Queue with its settings and its leaves."""
 
-    __slots__ = ("leaves", "node", "path", "pool", "settings")
+    __slots__ = ("changed_seq", "leaves", "node", "path", "pool", "settings")
 
     def __init__(self, path: str, settings: QueueSettings, pool: "PoolState", node: QueueNode) -> None:
         self.path = path
         self.settings = settings
         self.pool = pool
         self.node = node
+        #: Log sequence of its settings.
+        self.changed_seq = 0
         #: {user: leaf}; the user is "" where the queue does not tell users apart.
         self.leaves: dict[str, Leaf] = {}
 
@@ -346,6 +351,8 @@ class PoolState:
     def __init__(self, name: str, settings: PoolSettings) -> None:
         self.name = name
         self.settings = settings
+        #: Log sequence of its settings.
+        self.changed_seq = 0
         #: Classes with live jobs.
         self.classes: dict[Request, RequestClass] = {}
         #: Rises with every event that gives capacity back.
