@@ -1,4 +1,4 @@
-"""Two gateways on one log: of two people who saw the same, one changes it and the other is told so."""
+"""Two gateways on one log: of two clients that saw the same, one changes it and the other gets a 412."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.kit.eventually import eventually_async
 
 
 class SecondGateway:
-    """Another gateway on the bus of a world. Use `async with SecondGateway(world) as http`."""
+    """Second gateway on the bus of a world. Use `async with SecondGateway(world) as http`."""
 
     def __init__(self, world: GatewayWorld) -> None:
         self._world = world

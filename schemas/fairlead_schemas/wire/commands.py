@@ -126,7 +126,7 @@ class UpdateJob(CommandBase, tag=True, frozen=True, kw_only=True):
     labels: dict[str, str] | None = None
     #: Raise the limit also of a job that has a place or an offer.
     extends: bool = False
-    #: Log sequence after which nobody may have updated, moved, held or released the job; None: somebody may have.
+    #: Log sequence after which the job may not have been updated, moved, held or released; None: it may have.
     unchanged_since: int | None = None
 
 

@@ -1,4 +1,4 @@
-"""Changes that name the sequence which their sender saw: the queue refuses them where something has changed since."""
+"""Refusals of changes whose sender saw an older state than the present one."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from tests.queue.lines import closed
 
 
 def update(world: QueueWorld, job: str, seen: int | None, **changes: Any) -> cmd.UpdateJob:
-    """A change by somebody who saw the job at a sequence."""
+    """Return a change by a user who saw the job at a sequence."""
     return cmd.UpdateJob(id=world._id(), user="bob", job=job, unchanged_since=seen, **changes)
 
 
 def applying(world: QueueWorld, seen: int | None, *paths: str, **more: Any) -> cmd.ApplyQueues:
-    """A change of queues by somebody who saw them at a sequence."""
+    """Return a change of queues by a user who saw them at a sequence."""
     queues = tuple(QueueEntry(path=path, settings=QueueSettings(weight=world.asked + 2)) for path in paths)
     return cmd.ApplyQueues(id=world._id(), user="bob", queues=queues, unchanged_since=seen, **more)
 
 
 def answer_to(world: QueueWorld, command: cmd.ApplyQueues) -> str:
-    """The code of a refusal of a change of queues; "" where it was carried out."""
+    """Send a change of queues and return the code of its refusal; "" where it was carried out."""
     return code(next(each for each in world.ask(command) if isinstance(each, ev.QueuesApplied | ev.CommandRejected)))
 
 
 def code(answer: Any) -> str:
-    """The code of a refusal; "" for a command that was carried out."""
+    """Return the code of a refusal; "" for a command that was carried out."""
     return answer.code if isinstance(answer, ev.CommandRejected) else ""
 
 
@@ -87,7 +87,7 @@ def test_queues_that_a_change_does_not_name_do_not_count() -> None:
 
 
 def test_removed_queues_and_changed_pools_count() -> None:
-    """A file does not bring a queue back that somebody has removed meanwhile."""
+    """A file does not restore a queue that was removed meanwhile."""
     world = QueueWorld()
     world.tree(a={}, b={})
     seen = len(world.log)
