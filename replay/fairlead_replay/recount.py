@@ -198,9 +198,9 @@ type Key = tuple[str, str, int]
 COMPARED = ("runs", "charged", "held", "weighted", "per_gpu_hour", "currency", "amount")
 
 
-def bill(book: Book, month: str, by: str, prices: str) -> dict[Key, dict[str, Any]]:
-    """The lines of a month's ("2026-11") statement. `prices` is the text of a price table, "" for none."""
-    begin, end = calendar_period("month", midnight(f"{month}-01"))
+def bill(book: Book, span: tuple[int, int], by: str, prices: str) -> dict[Key, dict[str, Any]]:
+    """The lines of a statement of the time (begin, end). `prices` is the text of a price table, "" for none."""
+    begin, end = span
     table = list(csv.DictReader(line for line in prices.splitlines() if line.strip() and not line.startswith("#")))
     lines: dict[Key, dict[str, Any]] = {}
     runs: dict[Key, set[str]] = {}
@@ -227,10 +227,17 @@ def bill(book: Book, month: str, by: str, prices: str) -> dict[Key, dict[str, An
     return lines
 
 
+def _span(statement: Json) -> tuple[int, int]:
+    """Return the time that a statement is about: as it says, or the month that it names."""
+    if statement.get("end_ns"):
+        return statement["begin_ns"], statement["end_ns"]
+    return calendar_period("month", midnight(f"{statement['month']}-01"))
+
+
 def _priced(
     rows: Sequence[Mapping[str, str]], begin: int, end: int
 ) -> Iterable[tuple[int, int, Mapping[str, str] | None]]:
-    """The month from price to price; before the first one there is none."""
+    """The time from price to price; before the first one there is none."""
     starts = sorted((midnight(row["valid_from"]), at) for at, row in enumerate(rows))
     edges: list[tuple[int, Mapping[str, str] | None]] = [(0, None), *((since, rows[at]) for since, at in starts)]
     for at, (since, row) in enumerate(edges):
@@ -254,7 +261,7 @@ def differences(statement: Json, book: Book, prices: str) -> list[str]:
     reported: list[str] = []
     if statement["as_of_ns"] != book.at or statement["sequence"] != book.sequence:
         reported.append(f"the log was read up to {book.sequence}, the statement up to {statement['sequence']}")
-    wanted = bill(book, statement["month"], statement["by"], prices)
+    wanted = bill(book, _span(statement), statement["by"], prices)
     found: dict[Key, Json] = {}
     for line in statement["lines"]:
         key = (line["key"], line["model"], line["from_ns"])

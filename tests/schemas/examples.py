@@ -789,6 +789,7 @@ ASKS = [
     explainer.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
     explainer.AskDefrag(pool="a100"),
     explainer.AskPacking(pool="a100", at=4711, away=("n7",)),
+    explainer.AskQueues(at=4711),
 ]
 EXPLANATION = explainer.Explanation(
     reason="maximum",
@@ -843,6 +844,7 @@ PACKING = PoolPacking(
 ANSWER = explainer.ExplainerAnswer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
     packing=PACKING,
+    queues=(explainer.QueueStanding(queue="research", kept={"gpu": 2000}, past_use={"gpu": 3500}, spent=151_200_000),),
     sequence=4711,
     why=EXPLANATION,
     outcomes=(

@@ -8,7 +8,7 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.jobs import each
-from fairlead.commands.options import Ids, IfMatch, Output, complete_queue, connect
+from fairlead.commands.options import Ids, IfMatch, ListFormat, ListOutput, Output, complete_queue, connect
 from fairlead.errors import InputRefused
 from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
@@ -34,28 +34,35 @@ app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def queues(ctx: typer.Context, output: Output = Format.table) -> None:
+def queues(ctx: typer.Context, output: ListOutput = ListFormat.table) -> None:
     """List queues as a tree, or change them.
 
     fairlead queues     (GPUs guaranteed, used, at most and borrowed; jobs waiting and running; each with those below it)
 
-    fairlead queues -o wide     (CPUs, memory, models, users, budgets)
+    fairlead queues -o wide     (fair share, past use, amounts kept for it, budgets, users, CPUs, memory, models)
+
+    fairlead queues -o csv     (all of it, for a spreadsheet)
 
     fairlead queues -o yaml > queues.yaml     (a queue file; applying it changes nothing)
     """
     if ctx.invoked_subcommand is not None:
         return
     with connect() as client:
-        page = client.queues()
-        pools = {pool.name: pool.settings for pool in client.pools().items} if output is Format.yaml else {}
-    if output is Format.yaml:
+        page = client.queues(shares=output is not ListFormat.yaml)
+        pools = {pool.name: pool.settings for pool in client.pools().items} if output is ListFormat.yaml else {}
+    if output is ListFormat.yaml:
         file = words_file(pools, {queue.path: queue.settings for queue in page.items})
-        terminal.write(terminal.document(file, output))
+        terminal.write(terminal.document(file, Format.yaml))
         terminal.note(
             f"as of sequence {page.sequence}; apply --if-match {page.sequence} refuses it if others change these"
         )
+    elif output is ListFormat.csv:
+        items = queue_tables.ordered(page.items)
+        terminal.write(terminal.comma_separated(items, queue_tables.queue_columns(items)))
     else:
-        _write(page, output)
+        _write(page, Format(output.value))
+    if page.items and all(queue.share is None for queue in page.items) and output in (ListFormat.wide, ListFormat.csv):
+        terminal.note("fair share, past use, kept amounts and budgets are not known: the explainer does not answer")
 
 
 @app.command()

@@ -3,7 +3,9 @@ time as people read them: a table with its totals, or comma-separated values.
 """
 
 import csv
+import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +20,7 @@ from fairlead.render import terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import state
 from fairlead_schemas.queries.telemetry import BYS, GPU_HOUR_MILLI_NS, UsageEstimate, UsageLine, UsageStatement
-from fairlead_schemas.units.timestamps import utc_day, utc_text
+from fairlead_schemas.units.timestamps import parse_moment, rfc3339, utc_day, utc_text
 
 if TYPE_CHECKING:
     from fairlead_replay.recount import Book
@@ -68,7 +70,7 @@ def usage_table(statement: UsageStatement) -> str:
         del columns[at]
         for row in rows:
             del row[at]
-    text = terminal.table(rows, columns) if rows else f"No GPU was held in {statement.month}.\n"
+    text = terminal.table(rows, columns) if rows else f"No GPU was held {_covered(statement, 'in ')}.\n"
     return text + "".join(f"{line}\n" for line in ["", *_remarks(statement)])
 
 
@@ -81,7 +83,9 @@ def _row(line: UsageLine, estimated: float | None) -> list[str]:
 
 def _remarks(statement: UsageStatement) -> Sequence[str]:
     totals = ", ".join(f"{amount} {currency}" for currency, amount in statement.totals.items())
-    remarks = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
+    remarks = [
+        f"total {_covered(statement, 'of ')}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")
+    ]
     late = (statement.held - statement.charged) / GPU_HOUR_MILLI_NS
     if late >= 0.001:
         remarks.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
@@ -100,6 +104,13 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
         "final" if statement.is_final else f"as of {utc_text(statement.as_of_ns)} UTC; what runs is counted up to there"
     )
     return [*remarks, f"{final} (log sequence {statement.sequence})"]
+
+
+def _covered(statement: UsageStatement, month: str) -> str:
+    """Return `in 2026-11` of a month, and both ends of another time; in UTC."""
+    if "/" not in statement.month:
+        return f"{month}{statement.month}"
+    return f"from {utc_text(statement.begin_ns)} to {utc_text(statement.end_ns)} UTC"
 
 
 def _estimate(estimate: UsageEstimate) -> str:
@@ -144,12 +155,24 @@ def usage(
     by: Annotated[
         str, typer.Option("--by", metavar="WORD", help=f"{', '.join(BYS)}.", autocompletion=lambda: [*BYS])
     ] = "user",
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="TIME", help="From the begin of this day, or from this time, in UTC.", show_default=False
+        ),
+    ] = "",
+    end: Annotated[
+        str,
+        typer.Option("--to", metavar="TIME", help="Up to the begin of this day.  [default: now]", show_default=False),
+    ] = "",
     csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values; overrides --output.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Show who had how many GPU-hours of which model in a month, and what they cost.
+    """Show who had how many GPU-hours of which model in a month or between two times, and what they cost.
 
     fairlead usage
+
+    fairlead usage --from 2026-11-02 --to 2026-11-09 --by queue     (a week; the end is not included)
 
     fairlead usage --statement 2026-11 --by project -o json > statement.json
 
@@ -158,8 +181,13 @@ def usage(
     """
     if by not in BYS:
         raise InputRefused(f'--by: expected one of {", ".join(BYS)}, found "{by}"')
+    if statement and (begin or end):
+        raise InputRefused("expected --statement or --from and --to, found both")
+    if end and not begin:
+        raise InputRefused("--to: expected --from with it", hint="fairlead usage --from 2026-11-02 --to 2026-11-09")
+    times = {"begin": _utc_time("--from", begin), "end": _utc_time("--to", end)}
     with connect() as client:
-        answer = client.usage(statement, by)
+        answer = client.usage(statement, by, **times)
     if csv:
         terminal.write(usage_csv(answer))
     elif output in (Format.json, Format.yaml):
@@ -168,6 +196,18 @@ def usage(
         terminal.write("".join(f"{line.name or line.key}\n" for line in answer.lines))
     else:
         terminal.write(usage_table(answer))
+
+
+def _utc_time(option: str, text: str) -> str:
+    """Return a time of the command line as RFC 3339, "" for none: days and hours without a zone are those of UTC. Raise InputRefused."""
+    if not text:
+        return ""
+    try:
+        return rfc3339(parse_moment(text, time.time_ns(), UTC))
+    except (ValueError, OverflowError):
+        raise InputRefused(
+            f'{option}: expected a day such as "2026-11-02", "yesterday", or a time such as "2026-11-02 08:00", found "{text}"'
+        ) from None
 
 
 def audit_usage(

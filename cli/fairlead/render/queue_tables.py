@@ -74,7 +74,11 @@ def queue_columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[TableCol
         TableColumn("BORROWED", lambda q: _gpus(q.borrowed), right=True),
         TableColumn("WAITING", lambda q: str(q.waiting), right=True),
         TableColumn("RUNNING", lambda q: str(q.running), right=True),
+        *_budget_columns(queues),
         *drawn,
+        TableColumn("SHARE", _share, wide=True, right=True),
+        TableColumn("PAST USE", _past_use, wide=True, right=True),
+        TableColumn("KEPT", _kept, wide=True),
         TableColumn("OFFERED", _offered, wide=True, right=True),
         TableColumn("POOL", lambda q: q.pool, wide=True),
         TableColumn("WEIGHT", lambda q: str(q.settings.get("weight", 1)), wide=True, right=True),
@@ -88,6 +92,44 @@ def queue_columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[TableCol
         TableColumn("ROLES", _roles, wide=True),
         TableColumn("PATH", lambda q: q.path, wide=True),
     )
+
+
+def _budget_columns(queues: Sequence[Queue]) -> list[TableColumn]:
+    """Return the columns of budgets, where the use of one is known."""
+    if all(queue.share is None or queue.share.spent_gpu_hours is None for queue in queues):
+        return []
+    return [
+        TableColumn("SPENT", lambda q: _known(q.share and q.share.spent_gpu_hours, "{:.3f}"), right=True),
+        TableColumn("% OF BUDGET", lambda q: _known(q.share and q.share.spent_percent, "{:.1f}"), right=True),
+    ]
+
+
+def _known(value: float | None, form: str) -> str:
+    return NONE if value is None else form.format(value)
+
+
+def _share(queue: Queue) -> str:
+    """GPUs that its guarantee and weight give it now."""
+    return NONE if queue.share is None else format_milli(queue.share.fair_share_gpu_milli)
+
+
+def _past_use(queue: Queue) -> str:
+    """Average GPUs, older use counting less; nothing where its pool does not count it."""
+    past = queue.share and queue.share.past_use
+    return NONE if past is None else format_milli(past.get("gpu", 0))
+
+
+def _kept(queue: Queue) -> str:
+    """Return `2 GPUs, 16 CPUs`: idle amounts that nobody else may use."""
+    kept = queue.share.kept if queue.share is not None else {}
+    return ", ".join(_amount(resource, amount) for resource, amount in kept.items()) or NONE
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == "memory":
+        return format_memory(amount)
+    unit = "GPUs" if resource == "gpu" else "CPUs" if resource == "cpu" else resource.removeprefix("gpu:")
+    return f"{format_milli(amount)} {unit}"
 
 
 def _roles(queue: Queue) -> str:
@@ -122,8 +164,18 @@ def _models(queue: Queue) -> str:
 
 
 def _users(queue: Queue) -> str:
-    """`ada 4, bob 2`: GPUs held by each, where single users are limited."""
-    return ", ".join(f"{user} {format_milli(amounts.get('gpu', 0))}" for user, amounts in queue.users.items())
+    """`ada 4/4, bob 2/2, default 0/2`: GPUs held by each of those at most, where single users are limited."""
+    limits: dict[str, dict[str, Any]] = queue.settings.get("users", {})
+    others = limits.get("default", {})
+    names = [*queue.users, *(name for name in limits if name not in queue.users)]
+    return ", ".join(
+        f"{user} {format_milli(queue.users.get(user, {}).get('gpu', 0))}{_limit(limits.get(user, others))}"
+        for user in names
+    )
+
+
+def _limit(amounts: Mapping[str, Any]) -> str:
+    return f"/{amounts['nvidia.com/gpu']}" if "nvidia.com/gpu" in amounts else ""
 
 
 def _budget(queue: Queue) -> str:

@@ -12,9 +12,6 @@ from fairlead_queue.state import QueueState
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, ExplainerAnswer
 
-#: Characters of a job's id that are repeated to the sender.
-SHOWN_CHARS_MAX = 40
-
 
 def why(state: QueueState, sequence: int, id_: str) -> ExplainerAnswer:
     """Return the explanation of a job or array that has not ended by a sequence. `not_found` for other ids, which the queue does
@@ -22,7 +19,7 @@ def why(state: QueueState, sequence: int, id_: str) -> ExplainerAnswer:
     """
     job = state.jobs.get(id_)
     if job is None:
-        found = f'expected a job or array that has not ended at sequence {sequence}, found "{id_[:SHOWN_CHARS_MAX]}"'
+        found = f'expected a job or array that has not ended at sequence {sequence}, found "{id_[:40]}"'
         return ExplainerAnswer(sequence=sequence, error="not_found", message=found)
     return ExplainerAnswer(sequence=sequence, why=explain(state, job))
 

@@ -28,6 +28,7 @@ from fairlead_schemas.queries.explainer import (
     AskDefrag,
     AskDryRun,
     AskPacking,
+    AskQueues,
     AskWhy,
     DryRunOutcome,
     ExplainerAnswer,
@@ -116,7 +117,7 @@ class Explainer:
             ask = decode_ask(message.payload)
         except msgspec.MsgspecError as error:
             return _no_answer("invalid", str(error))
-        if isinstance(ask, AskWhy | AskPacking) and ask.at < 0:
+        if isinstance(ask, AskWhy | AskPacking | AskQueues) and ask.at < 0:
             return _no_answer("invalid", f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
             return _no_answer("invalid", f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
@@ -198,17 +199,19 @@ class Explainer:
             return _no_answer("failed", message)
 
     async def _find_out(self, ask: Ask, deadline: float) -> ExplainerAnswer:
-        """Compute the answer to a question. The cores' functions may scan thousands of jobs, so they run on a thread and block no
-        other task.
-        """
+        """Compute the answer to a question. The cores' functions may scan thousands of jobs: they run on a thread."""
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
+        from fairlead_queue.fairness.standing import standings
         from fairlead_replay.explainer.answers import defrag, packing, why
 
         match ask:
             case AskWhy():
                 fold = await self._folds.at(ask.at, deadline)
                 return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
+            case AskQueues():
+                fold = await self._folds.at(ask.at, deadline)
+                return ExplainerAnswer(sequence=fold.sequence, queues=standings(fold.core.state))
             case AskDefrag():
                 placer = await self._placers.at(0, deadline)
                 return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())

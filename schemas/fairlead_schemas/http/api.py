@@ -218,6 +218,20 @@ class QueueBudget(msgspec.Struct, kw_only=True):
     percent_reached: int = 0
 
 
+class QueueShare(msgspec.Struct, kw_only=True):
+    """Share of a queue, with those below it, as the order of jobs counts it now. Amounts are as those of the queue."""
+
+    #: milli-GPU of the pool that its guarantee and weight give it among the queues with jobs; 0 without jobs.
+    fair_share_gpu_milli: int
+    #: Idle amounts of its guarantee that it does not lend: nobody else may use them.
+    kept: dict[str, int] = {}
+    #: Decayed average use; null where the pool does not count past use.
+    past_use: dict[str, int] | None = None
+    #: Of its budget in this period, up to the newest placement, start or end of any run; null without a budget.
+    spent_gpu_hours: float | None = None
+    spent_percent: float | None = None
+
+
 class Queue(msgspec.Struct, kw_only=True):
     """Queue with its limits and its use.
 
@@ -248,6 +262,8 @@ class Queue(msgspec.Struct, kw_only=True):
     #: Attempts that ended by yielding to others.
     preempted: int = 0
     budget: QueueBudget | None = None
+    #: Where it is asked for (`shares=true`) and the explainer answers.
+    share: QueueShare | None = None
 
 
 class Pool(msgspec.Struct, kw_only=True):

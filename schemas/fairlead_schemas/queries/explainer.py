@@ -105,7 +105,14 @@ class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
     away: tuple[str, ...] = ()
 
 
-Ask = AskWhy | AskDryRun | AskDefrag | AskPacking
+class AskQueues(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for the standing of all queues: amounts that are kept for them, past use, and GPU time of their budgets."""
+
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
+
+
+Ask = AskWhy | AskDryRun | AskDefrag | AskPacking | AskQueues
 
 
 class Limit(_Words, frozen=True, kw_only=True):
@@ -214,6 +221,18 @@ class DryRunOutcome(_Words, frozen=True, kw_only=True):
     estimate: Estimate | None = None
 
 
+class QueueStanding(_Words, frozen=True, kw_only=True):
+    """Standing of one queue, with those below it. Amounts are by resource, as those of its limits."""
+
+    queue: str
+    #: Idle amounts of its guarantee that it does not lend: nobody else may use them.
+    kept: dict[str, int] = {}
+    #: Decayed average use, where the pool's order counts past use.
+    past_use: dict[str, int] | None = None
+    #: Of its budget in the running period, up to the placer's newest commit, in milli-GPU-seconds weighted by model; None: no budget.
+    spent: int | None = None
+
+
 class ExplainerAnswer(_Words, frozen=True, kw_only=True):
     """Answer to a question, as of a log sequence, or the reason for its absence."""
 
@@ -222,6 +241,7 @@ class ExplainerAnswer(_Words, frozen=True, kw_only=True):
     outcomes: tuple[DryRunOutcome, ...] = ()
     defrag: Defrag | None = None
     packing: PoolPacking | None = None
+    queues: tuple[QueueStanding, ...] = ()
     #: not_found: no such job, or it has ended | not_yet: the log has not reached this sequence | busy: ask again
     #: soon | invalid: the question cannot be read | failed: the answering process has more in its log
     error: str = ""

@@ -205,7 +205,7 @@ class UsageLine(msgspec.Struct, kw_only=True):
 
     key: str
     model: str
-    from_ns: int  # when the month begins, or a new price of the model; Unix ns
+    from_ns: int  # when the time begins, or a new price of the model; Unix ns
     runs: int  # attempts that had GPUs in that time
     gpu_hours: float  # of `charged`, to be read by people
     charged: int  # from placement to the run's end: what is billed, and what budgets of queues count
@@ -246,20 +246,23 @@ class UsageEstimate(msgspec.Struct, kw_only=True):
 
 
 class UsageStatement(msgspec.Struct, kw_only=True):
-    """The bill of a calendar month of UTC, as of a moment: what runs then counts up to it."""
+    """The bill of a calendar month of UTC, or of any other time, as of a moment: what runs then counts up to it."""
 
-    month: str  # "2026-11"
+    month: str  # "2026-11"; of another time its begin and end, "2026-11-02T00:00:00Z/2026-11-09T00:00:00Z"
     by: By
     sequence: int  # of the log, up to which events are counted
     as_of_ns: int  # the placer's clock there; Unix ns
-    is_final: bool  # the month is over by that clock: no figure here can change
+    is_final: bool  # the time is over by that clock: no figure here can change
     lines: list[UsageLine]
     gpu_hours: float
     charged: int
     held: int
     totals: dict[str, str]  # {currency: sum of the lines' amounts}
     unpriced: list[str]  # models that were used and have no price
-    #: Up to now; None once the month is over.
+    #: The time that it covers, Unix ns, without its end; 0 in statements of earlier releases, which have a month.
+    begin_ns: int = 0
+    end_ns: int = 0
+    #: Up to now; None once the time is over.
     estimate: UsageEstimate | None = None
     #: Sums of the lines'.
     measured: int | None = None

@@ -190,7 +190,7 @@ class Gateway:
             sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
-            query.routes(views, bus, past, self.guard, self.job_waits),
+            query.routes(views, bus, past, self.guard, self.job_waits, explaining),
             access.routes(views, self.accounts, past),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, registries),

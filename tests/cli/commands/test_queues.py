@@ -20,6 +20,7 @@ RESEARCH = queue_document(
     charged={"gpu": 28_000}, used={"gpu": 20_000, "cpu": 40_500, "memory": 2**20}, borrowed={"gpu": 4000, "cpu": 0}, preempted=1,
     settings={"guaranteed": {GPU: 16, "cpu": 256}, "maximum": {GPU: 64, "memory": "2Ti"}, "weight": 2},
     budget={"gpu_hours": 1000.0, "period": "month", "spent_gpu_hours": 800.0, "percent_reached": 80},
+    share={"fair_share_gpu_milli": 24_000, "kept": {"gpu": 2000, "cpu": 16_000}, "past_use": {"gpu": 3500}, "spent_gpu_hours": 842.125, "spent_percent": 84.2},
 )  # fmt: skip
 VISION = queue_document(
     "research/vision",
@@ -54,10 +55,10 @@ def file_of(tmp_path: Path, text: str) -> str:
 def test_the_table_is_a_tree(queues: GatewayStub, run: Run) -> None:
     """Parents first, children indented; a queue whose parent is not there has its whole path."""
     assert run("queues").out == (
-        "QUEUE       GUARANTEED  USED  MAX  BORROWED  WAITING  RUNNING\n"
-        "other/deep           -     0    -         -        0        0\n"
-        "research            16    20   64         4        3        2\n"
-        "  vision             8    20    -        12        0        2\n"
+        "QUEUE       GUARANTEED  USED  MAX  BORROWED  WAITING  RUNNING    SPENT  % OF BUDGET\n"
+        "other/deep           -     0    -         -        0        0        -            -\n"
+        "research            16    20   64         4        3        2  842.125         84.2\n"
+        "  vision             8    20    -        12        0        2        -            -\n"
     )
     assert run("queues", "-o", "name").out == "queue/other/deep\nqueue/research\nqueue/research/vision\n"
     assert [q["path"] for q in msgspec.json.decode(run("queues", "-o", "json").out)["items"]] == [
@@ -72,6 +73,11 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
     rows = [line.split("  ") for line in run("queues", "-o", "wide").out.splitlines()]
     heads, *cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert heads[7:] == [
+        "SPENT",
+        "% OF BUDGET",
+        "SHARE",
+        "PAST USE",
+        "KEPT",
         "OFFERED",
         "POOL",
         "WEIGHT",
@@ -86,6 +92,11 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
         "PATH",
     ]
     assert cells[1][7:] == [
+        "842.125",
+        "84.2",
+        "24",
+        "3.500",
+        "2 GPUs, 16 CPUs",
         "8",
         "default",
         "2",
@@ -99,7 +110,19 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
         "-",
         "research",
     ]
-    assert cells[2][12:15] == ["0Mi", "L4 4/8", "ada 12, bob 8"]
+    assert cells[2][17:20] == ["0Mi", "L4 4/8", "ada 12/16, bob 8/16, default 0/16"]
+
+
+def test_csv_has_every_column(queues: GatewayStub, run: Run) -> None:
+    """Under the heads of the wide table; shares are asked for, and their absence is said."""
+    lines = run("queues", "-o", "csv").out.split("\r\n")
+    assert lines[0].startswith(
+        "QUEUE,GUARANTEED,USED,MAX,BORROWED,WAITING,RUNNING,SPENT,% OF BUDGET,SHARE,PAST USE,KEPT,"
+    )
+    assert lines[2].startswith('research,16,20,64,4,3,2,842.125,84.2,24,3.500,"2 GPUs, 16 CPUs",8,')
+    assert queues.requests[-1].url.params["shares"] == "true"
+    queues.on("GET", "/v1/queues", page(OTHER))
+    assert "the explainer does not answer" in run("queues", "-o", "csv").err
 
 
 def test_yaml_is_a_queue_file(queues: GatewayStub, run: Run) -> None:
@@ -139,7 +162,7 @@ def test_a_wide_terminal_gets_bars(queues: GatewayStub, run: Run, monkeypatch: p
 
 def test_apply_sends_the_file_and_shows_what_became_of_it(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """As it was written; flags become the query; the counts are a remark."""
-    gateway.on("POST", "/v1/queues:apply", applied(RESEARCH, VISION))
+    gateway.on("POST", "/v1/queues:apply", applied(RESEARCH | {"share": None}, VISION))
     text = "queues:\n  research:\n    guaranteed: {nvidia.com/gpu: 16, cpu: 0.5}\n    queues: {vision: }\n"
     ran = run("queues", "apply", "-f", file_of(tmp_path, text), "--prune", "--reclaim")
     assert (ran.code, ran.err) == (0, "2 configured, 0 removed, 1 as before\n")

@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead_replay.export import write_export
 from fairlead_schemas.queries.telemetry import UsageEstimate, UsageEstimateLine
+from fairlead_schemas.units.timestamps import midnight
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 from tests.kit.usage_statement import STATEMENT
@@ -79,6 +80,23 @@ def test_a_statement_for_programs(gateway: GatewayStub, run: Run) -> None:
         "2026-11,queue,ada,a100,1970-01-01,2,1.500000,5400000000000000,5401000000000000,2.49,EUR,3.74,,"
     )
     assert json.loads(run("usage", "-o", "json").out) == msgspec.to_builtins(STATEMENT)
+    assert run("usage", "--from", "2026-11-02", "--to", "2026-11-09 08:00", "--csv").code == 0
+    asked = dict(gateway.requests[-1].url.params)
+    assert (asked["from"], asked["to"]) == ("2026-11-02T00:00:00.000Z", "2026-11-09T08:00:00.000Z")
+    for words, told in (
+        (("--from", "2026-11-02", "--statement", "2026-11"), "found both"),
+        (("--to", "2026-11-02"), "expected --from"),
+        (("--from", "soon"), '--from: expected a day such as "2026-11-02"'),
+    ):
+        ran = run("usage", *words)
+        assert (ran.code, told in ran.err) == (2, True), ran.err
+    span = {
+        "month": "2026-11-02T00:00:00Z/2026-11-09T00:00:00Z",
+        "begin_ns": midnight("2026-11-02"),
+        "end_ns": midnight("2026-11-09"),
+    }
+    gateway.on("GET", "/v1/usage", msgspec.to_builtins(STATEMENT) | span)
+    assert "total from 2026-11-02 00:00:00 to 2026-11-09 00:00:00 UTC: " in run("usage").out
     ran = run("usage", "--by", "colour")
     assert (
         ran.code,

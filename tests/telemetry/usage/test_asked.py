@@ -34,6 +34,10 @@ async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_p
         ]
         for request, code, told in (
             ({"month": "2026-13"}, "bad_request", "month: expected a month such as 2026-11"),
+            ({"to_ns": 7}, "bad_request", "from: expected a begin"),
+            ({"from_ns": 7, "month": "2026-01"}, "bad_request", "from: expected a begin, and no month"),
+            ({"from_ns": 8, "to_ns": 7}, "bad_request", "to: expected an end after the begin, found 1970-01-01"),
+            ({"from_ns": 1, "to_ns": 2**63 - 1}, "bad_request", "to: expected an end after the begin"),
             ({"by": "colour"}, "bad_request", "Invalid enum value 'colour'"),
             ({"of": "ada"}, "bad_request", "Object contains unknown field `of`"),
         ):
@@ -43,6 +47,12 @@ async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_p
         assert "gpu_usage: Who had which GPUs" in (await ask(bus, "tables"))["text"]
         columns = (await ask(bus, "sql", query="DESCRIBE gpu_usage"))["rows"]
         assert [tuple(row[:2]) for row in columns] == [(column.name, column.type) for column in GPU_USAGE.columns]
+        since = await ask(bus, "usage", from_ns=START_NS + 31 * DAY * 10**9)
+        assert (since["gpu_hours"], since["estimate"]["gpu_hours"]) == (
+            4.0,
+            5.0,
+        )  # up to now, as the month that it is in
+        assert since["month"].startswith("2026-02-01T00:00:00Z/2026-02-01T06:00:00")
         prices.write_text("model\n")
         assert (await ask(bus, "usage"))["error"]["code"] == "bad_prices"
 

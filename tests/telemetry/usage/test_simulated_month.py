@@ -10,6 +10,8 @@ import pytest
 
 from fairlead_bus.port import Stored
 from fairlead_queue.core import QueueCore
+from fairlead_queue.fairness.standing import standings
+from fairlead_queue.fairness.budgets import UNIT
 from fairlead_replay import recount
 from fairlead_replay.export import LOG_FILE, write_export
 from fairlead_replay.virtual.load import Setting, TraceJob, machines, request_of
@@ -107,8 +109,10 @@ def test_statements_budgets_and_the_recount_are_equal(seed: int, tmp_path: Path)
         waiting.clear()
         while usage.catch_up(step=777):
             pass
+        shown = {each.queue: each.spent for each in standings(core.state)}
         for path, counted, stated in budgets(core, usage):
             assert stated == counted, f"{path} at {stored.sequence}"
+            assert shown[path] == stated // UNIT, f"{path} at {stored.sequence}"
             compared += counted > 0
     assert compared > DAYS
     told = statements(usage, MONTHS, PRICES)

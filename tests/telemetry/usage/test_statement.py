@@ -3,15 +3,16 @@
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
 import msgspec
 import pytest
 
-from fairlead_schemas.queries.telemetry import BYS, By
+from fairlead_schemas.queries.telemetry import BYS, By, UsageStatement
 from fairlead_telemetry.usage.prices import PriceTableError, read_prices
-from fairlead_telemetry.usage.statement import amount, month_at, month_named
+from fairlead_telemetry.usage.statement import amount, month_at, month_named, span_between
 from fairlead_telemetry.usage.usage_store import UsageStore, refold
 from tests.telemetry.story import START_NS, joined, of_story, submitted
 from tests.telemetry.usage.logs import caught_up, costs_that_differ, disagreements, statements, warehouse_of
@@ -83,6 +84,32 @@ def test_a_month_by_user(tmp_path: Path) -> None:
     assert [(line.key, line.runs, line.gpu_hours) for line in february.lines] == [("bob", 2, 4.0)]
     assert not february.is_final
     assert february.held == february.charged + 1000 * HOUR * 10**9  # what job 3 kept after its end
+    warehouse.close()
+
+
+def test_statements_of_any_time_add_up_and_are_counted_again(tmp_path: Path) -> None:
+    """Random times: the recount and SQL over `gpu_usage` have the same, two that meet add up, and a whole month is that month."""
+    log, rng = of_story(winter()), Random(7)
+    warehouse = warehouse_of(tmp_path, log)
+    usage, prices, found = caught_up(warehouse), read_prices(PRICES), list[UsageStatement]()
+    overlap = """SELECT coalesce(sum(charged_milli::HUGEINT * greatest(0, least(coalesce(end_ns, $3), $2) - greatest(begin_ns, $1))), 0)::HUGEINT
+        FROM gpu_usage"""
+    for _ in range(40):
+        moments = sorted(START_NS + rng.randrange(34 * DAY * 10**9) for _ in range(3))
+        by = rng.choice(BYS)
+        first, second, whole = (
+            usage.statement(span_between(begin, end), by, prices)
+            for begin, end in ((moments[0], moments[1]), (moments[1], moments[2]), (moments[0], moments[2]))
+        )
+        assert (first.charged + second.charged, first.held + second.held) == (whole.charged, whole.held)
+        [(counted,)] = warehouse.rows(overlap, [moments[0], moments[2], usage.as_of_ns])
+        assert counted == whole.charged
+        found += [first, second, whole]
+    assert sum(1 for each in found if each.lines) > 40
+    assert disagreements(log, found, PRICES) == []
+    month = month_named("2026-01")
+    assert month is not None
+    assert span_between(month.begin_ns, month.end_ns) == month
     warehouse.close()
 
 

@@ -93,9 +93,9 @@ class AsyncClusterRequests(AsyncJobsRequests):
         """Let nodes be acted upon again."""
         return decode((await self._post("/v1/breaker:reset", {})).content, dict[str, Any])
 
-    async def queues(self) -> Page[Queue]:
-        """All queues."""
-        return await self._pages("/v1/queues", {}, Queue, 0)
+    async def queues(self, *, shares: bool = False) -> Page[Queue]:
+        """All queues; with `shares` also fair shares, past use and exact budgets, where the explainer answers."""
+        return await self._pages("/v1/queues", query_of({"shares": "true" if shares else ""}), Queue, 0)
 
     async def pools(self) -> Page[Pool]:
         """All pools of nodes and queues."""

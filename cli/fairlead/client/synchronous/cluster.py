@@ -92,9 +92,9 @@ class ClusterRequests(JobsRequests):
         """Let nodes be acted upon again."""
         return decode((self._post("/v1/breaker:reset", {})).content, dict[str, Any])
 
-    def queues(self) -> Page[Queue]:
-        """All queues."""
-        return self._pages("/v1/queues", {}, Queue, 0)
+    def queues(self, *, shares: bool = False) -> Page[Queue]:
+        """All queues; with `shares` also fair shares, past use and exact budgets, where the explainer answers."""
+        return self._pages("/v1/queues", query_of({"shares": "true" if shares else ""}), Queue, 0)
 
     def pools(self) -> Page[Pool]:
         """All pools of nodes and queues."""

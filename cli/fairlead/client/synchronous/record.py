@@ -108,6 +108,9 @@ class RecordRequests(ClusterRequests):
         body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
         return self._send("POST", "/v1/sql", json=body, query={"format": form}, timeout_s=SQL_TIMEOUT_S)
 
-    def usage(self, month: str = "", by: str = "user") -> UsageStatement:
-        """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.queries.telemetry.BYS`."""
-        return decode((self._get("/v1/usage", {"statement": month, "by": by})).content, UsageStatement)
+    def usage(self, month: str = "", by: str = "user", *, begin: str = "", end: str = "") -> UsageStatement:
+        """GPU time and its cost of a month ("2026-11"; "": this one, so far), or from `begin` to `end` ("": now; days of UTC or RFC 3339), by
+        one of `fairlead_schemas.queries.telemetry.BYS`.
+        """
+        query = {"statement": month, "by": by} | query_of({"from": begin, "to": end})
+        return decode((self._get("/v1/usage", query)).content, UsageStatement)

@@ -25,7 +25,7 @@ from fairlead_bus.port import Bus, BusError
 from fairlead_gateway.views.cluster_map import PoolCapacity, map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle import decisive
-from fairlead_gateway.views.queue_documents import fair_shares, queue_documents
+from fairlead_gateway.views.queue_documents import fair_shares, pool_gpus, queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.queries.cluster_map import GPU_STATES, PoolRoom
 from fairlead_schemas.wire import events as ev
@@ -143,7 +143,7 @@ class ClusterCollector(Collector):
             if not at % NODES_AT_ONCE:
                 await asyncio.sleep(0)
         rooms = counted.documents()
-        self._built = [*_queues(views, rooms), *_rooms(rooms, states), *_idle(views)]
+        self._built = [*_queues(views), *_rooms(rooms, states), *_idle(views)]
         self._built_of = built_of
 
     def collect(self) -> Iterator[Metric]:
@@ -158,9 +158,9 @@ def _gauge(name: str, help: str, labels: list[str], rows: Iterable[tuple[tuple[s
     return family
 
 
-def _queues(views: Views, rooms: list[PoolRoom]) -> Iterator[Metric]:
+def _queues(views: Views) -> Iterator[Metric]:
     documents = queue_documents(views, list(views.queues.existing()))
-    shares = fair_shares(views, {room.pool: room.gpus * MILLI for room in rooms})
+    shares = fair_shares(views, pool_gpus(views))
     amounts = {
         "deserved": ("that the queue is guaranteed", {d.path: d.guaranteed.get("gpu", 0) for d in documents}),
         "allocated": ("charged to the queue and those below: open offers, and what has a place", {d.path: d.charged.get("gpu", 0) for d in documents}),

@@ -5,6 +5,7 @@ Further parts:
 - GET /v1/usage: statements of GPU time, as the telemetry service has them.
 """
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -32,7 +33,7 @@ from fairlead_schemas.queries.telemetry import (
 )
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
-from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
+from fairlead_schemas.units.timestamps import SECOND_NS, midnight, parse_rfc3339
 
 From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
 To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]
@@ -137,20 +138,44 @@ Month = Annotated[str, Query(alias="statement", description='A month of UTC, "20
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+Since = Annotated[
+    str, Query(alias="from", description="A day of UTC (its begin) or an RFC 3339 time with zone, instead of a month.")
+]
+Before = Annotated[str, Query(description="With `from`: the end, which is not included; none: now.")]
+
+
+def _day_or_moment(name: str, text: str) -> int:
+    """Unix ns of a day's begin in UTC, or of an RFC 3339 time; 0 for none. Raise HttpError."""
+    if not _DAY.match(text):
+        return _moment(name, text)
+    try:
+        return midnight(text)
+    except ValueError:
+        raise bad_field(name, f'expected a day such as "2026-11-02", found "{text}"') from None
+
+
 def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
     """Return the one route."""
     router = Router()
 
     @router.read(
         "/v1/usage",
-        "Who had how many GPU-hours of which model in a month, and what they cost",
+        "Who had how many GPU-hours of which model in a month, or between two times, and what they cost",
         UsageStatement,
         right=listed("job:read"),
     )
-    async def get_usage(request: Request, month: Month = "", by: By = "user") -> Response:
+    async def get_usage(
+        request: Request, month: Month = "", by: By = "user", begin: Since = "", to: Before = ""
+    ) -> Response:
         if by not in BYS:
             raise bad_field("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
-        asked = encode({"month": month[:80], "by": by})
+        if month and (begin or to):
+            raise bad_field("from", "expected a month (statement) or two times (from, to), found both")
+        if to and not begin:
+            raise bad_field("from", "expected a begin with the end")
+        times = {"from_ns": _day_or_moment("from", begin), "to_ns": _day_or_moment("to", to)}
+        asked = encode({"month": month[:80], "by": by} | {name: ns for name, ns in times.items() if ns})
         try:
             answer = await ask_telemetry(bus, "usage", asked)
             sight = Sight(views, caller_of(request))
@@ -162,7 +187,8 @@ def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
             return JsonResponse(shown)
         except TelemetryFault as fault:
             if fault.code == "bad_request":
-                raise bad_field("statement", fault.detail) from None
+                name, _, rest = fault.detail.partition(": ")
+                raise bad_field(name if rest and name in ("from", "to") else "statement", fault.detail) from None
             if fault.code == "too_many":
                 raise HttpError(422, fault.code, fault.detail, hint=fault.hint) from None
             raise

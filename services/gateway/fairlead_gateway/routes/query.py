@@ -1,5 +1,5 @@
 """GET routes over the views: jobs, nodes, queues, commands, cluster, its map (`why`: `why.py`). They never wait for the bus,
-except for jobs that have left the views, which the telemetry service still knows. The filter of job lists: `job_filter.py`.
+except for jobs that have left the views, which the telemetry service still knows, and for shares of queues, which the explainer counts. The filter of job lists: `job_filter.py`.
 """
 
 import base64
@@ -25,12 +25,14 @@ from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import UNTIL, JobWaits
+from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
+from fairlead_gateway.views.queue_documents import add_shares, pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.http import api, json_schema
 from fairlead_schemas.queries.cluster_map import ClusterMap
+from fairlead_schemas.queries.explainer import AskQueues, QueueStanding
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import subjects
@@ -53,6 +55,7 @@ Until = Annotated[
 WaitS = Annotated[
     int, Query(ge=0, le=WAIT_S_MAX, description="With `until`: answer after so many seconds in any case.")
 ]
+Shares = Annotated[bool, Query(description="With `share`: fair share, past use, budgets; asks the explainer.")]
 OnePool = Annotated[str, Query(description="Only the nodes of this pool.")]
 OneRack = Annotated[str, Query(description="Only the nodes of this rack, as their label names it.")]
 
@@ -63,6 +66,7 @@ def routes(
     past: HistoricalViews,
     guard: RouteGuard,
     waits: JobWaits,
+    explaining: ExplainerClient,
     clock: Callable[[], int] = time.time_ns,
 ) -> Router:
     """Return all reading routes. `clock` (Unix ns) is compared with start and retry times."""
@@ -70,7 +74,7 @@ def routes(
     _add_jobs(router, views, clock)
     _add_job(router, views, bus, guard, waits, clock)
     _add_cluster(router, views, past)
-    _add_queues_and_commands(router, views)
+    _add_queues_and_commands(router, views, explaining)
     return router
 
 
@@ -172,13 +176,19 @@ def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:
         return JsonResponse(shown_node(Sight(views, caller_of(request)), node_document(views, row)))
 
 
-def _add_queues_and_commands(router: Router, views: Views) -> None:
+def _add_queues_and_commands(router: Router, views: Views, explaining: ExplainerClient) -> None:
     @router.read("/v1/queues", "List queues", api.Page[api.Queue], right=listed("queue:read"))
-    async def list_queues(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+    async def list_queues(
+        request: Request, limit: AnyLimit = None, next: Continue = "", shares: Shares = False
+    ) -> Response:
+        standings = await _standings(explaining) if shares else {}
         sight = Sight(views, caller_of(request))
         seen = {row.path: row for row in views.queues.existing() if sight.queue(row.path)}
         rows, token = page_by_name(seen, limit, next)
         page = api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence)
+        if shares:  # counted by another process, perhaps for another sequence: no tag
+            add_shares(views, page.items, standings)
+            return JsonResponse(page)
         return tagged(request, page, views.sequence)
 
     @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool], right=listed("queue:read"))
@@ -190,11 +200,16 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
         return tagged(request, api.Page(items=items, next=token, sequence=views.sequence), views.sequence)
 
     @router.read("/v1/queues/{path:path}", "One queue", api.Queue, right=on_queue("queue:read"))
-    async def get_queue(path: str, request: Request) -> Response:
+    async def get_queue(path: str, request: Request, shares: Shares = False) -> Response:
+        standings = await _standings(explaining) if shares else {}
         row = views.queues.rows.get(path)
         if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
-        return tagged(request, queue_document(views, row), views.sequence)
+        document = queue_document(views, row)
+        if shares:
+            add_shares(views, [document], standings)
+            return JsonResponse(document)
+        return tagged(request, document, views.sequence)
 
     @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome, right=SIGNED_IN)
     async def get_command(command: str, request: Request) -> Response:
@@ -217,6 +232,11 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
 
 
 # ---------------------------------------------------------------------------------------- jobs
+
+
+async def _standings(explaining: ExplainerClient) -> dict[str, QueueStanding]:
+    """{path: standing} of all queues; nothing where the explainer does not answer."""
+    return {each.queue: each for each in (await explaining.ask(AskQueues())).queues}
 
 
 def _shown_pool(sight: Sight, pool: api.Pool) -> api.Pool:

@@ -16,9 +16,11 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import add
 from fairlead_gateway.views.rows import PoolRow, QueueRow
 from fairlead_schemas.http import api
+from fairlead_schemas.queries.explainer import QueueStanding
 from fairlead_schemas.queuefile.amounts import gpu_hours_word
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
 from fairlead_schemas.queuefile.settings_format import QueueRole, pool_words, queue_words, role_words
+from fairlead_schemas.units.quantities import MILLI
 from fairlead_schemas.units.timestamps import calendar_period
 
 #: Source of the grants that queue files state.
@@ -108,6 +110,31 @@ def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
         document.percent_reached = reached.percent
         document.spent_gpu_hours = float(gpu_hours_word(reached.spent))
     return document
+
+
+def add_shares(views: Views, documents: Iterable[api.Queue], standings: Mapping[str, QueueStanding]) -> None:
+    """Add to documents of queues their shares; `standings`: {path: as the explainer counts them}, none of a queue that is new."""
+    shares = fair_shares(views, pool_gpus(views))
+    for document in documents:
+        standing = standings.get(document.path)
+        if standing is None:
+            continue
+        document.share = share = api.QueueShare(
+            fair_share_gpu_milli=shares.get(document.path, 0), kept=standing.kept, past_use=standing.past_use
+        )
+        settings = views.queues.rows[document.path].settings
+        if standing.spent is not None and settings is not None and settings.budget is not None:
+            share.spent_gpu_hours = float(gpu_hours_word(standing.spent))
+            share.spent_percent = round(100 * standing.spent / settings.budget.gpu_milli_s, 1)
+
+
+def pool_gpus(views: Views) -> dict[str, int]:
+    """{pool: milli-GPUs of its nodes}."""
+    found: dict[str, int] = {}
+    for node in views.nodes.rows.values():
+        pool = node.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
+        found[pool] = found.get(pool, 0) + MILLI * len(node.inventory.gpus)
+    return found
 
 
 def pool_document(views: Views, row: PoolRow) -> api.Pool:

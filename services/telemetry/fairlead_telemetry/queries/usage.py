@@ -1,8 +1,10 @@
 """Verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
 
-    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.queries.telemetry.UsageStatement (no month: the present one)
+    usage  {"month"?: "2026-11", "from_ns"?: …, "to_ns"?: …, "by"?: "user"}  -> fairlead_schemas.queries.telemetry.UsageStatement
 
-The bill of a month that is not over comes with an estimate up to now, by this service's clock and never before the log's.
+Without a month and a begin it is the present month; a begin without an end is up to now.
+
+The bill of a time that is not over comes with an estimate up to now, by this service's clock and never before the log's.
 The price table is read again for each answer, so that a new one needs no restart.
 """
 
@@ -16,12 +18,16 @@ import structlog
 
 from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.queries.telemetry import BYS, By
+from fairlead_schemas.units.timestamps import midnight, rfc3339_seconds
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.usage.prices import NO_PRICES, Prices, PriceTableError, read_prices
-from fairlead_telemetry.usage.statement import month_at, month_named
+from fairlead_telemetry.usage.statement import Span, month_at, month_named, span_between
 from fairlead_telemetry.usage.usage_store import UsageStore
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
+#: The last moment that a statement may name: the end of the year 2200.
+TIME_NS_MAX = midnight("2201-01-01")
+_DATES = "fairlead usage --from 2026-11-02 --to 2026-11-09"
 #: Interval at which the table follows the events without requests.
 FOLLOW_S = 15.0
 #: Who asks waits so long for it to catch up.
@@ -36,6 +42,8 @@ class UsageRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "usage")."""
 
     month: str = ""
+    from_ns: int = 0
+    to_ns: int = 0
     by: By = "user"
 
 
@@ -100,11 +108,8 @@ class UsageQueries:
             raise UsageRefused("busy", message, "try again") from None
         await self._ingest.on_thread(self._usage.set_prices, prices)
         now_ns = self._usage.now_ns(self._clock())
-        month = month_named(query.month) if query.month else month_at(now_ns)
-        if month is None:
-            message = f"month: expected a month such as 2026-11, found {query.month[:40]!r}"
-            raise UsageRefused("bad_request", message, "fairlead usage --statement 2026-11")
-        statement = await self._ingest.on_thread(self._usage.statement, month, query.by, prices, now_ns)
+        span = _span(query, now_ns)
+        statement = await self._ingest.on_thread(self._usage.statement, span, query.by, prices, now_ns)
         answer = msgspec.json.encode(statement)
         if len(answer) > ANSWER_BYTES_MAX:
             message = f"{len(statement.lines)} lines are too many for one answer"
@@ -138,6 +143,23 @@ class UsageQueries:
                 await asyncio.sleep(FOLLOW_S)
         except Exception:
             log.exception("usage_stopped", sequence=self._usage.sequence)
+
+
+def _span(query: UsageRequest, now_ns: int) -> Span:
+    """Return the time that is asked about. Raise UsageRefused."""
+    if query.from_ns or query.to_ns:
+        begin_ns, end_ns = query.from_ns, query.to_ns or now_ns
+        if query.month or not query.from_ns:
+            raise UsageRefused("bad_request", "from: expected a begin, and no month with it", _DATES)
+        if not begin_ns < end_ns <= TIME_NS_MAX:
+            found = f"{rfc3339_seconds(max(0, begin_ns))} to {rfc3339_seconds(min(max(0, end_ns), TIME_NS_MAX))}"
+            raise UsageRefused("bad_request", f"to: expected an end after the begin, found {found}", _DATES)
+        return span_between(begin_ns, end_ns)
+    month = month_named(query.month) if query.month else month_at(now_ns)
+    if month is None:
+        message = f"month: expected a month such as 2026-11, found {query.month[:40]!r}"
+        raise UsageRefused("bad_request", message, "fairlead usage --statement 2026-11")
+    return month
 
 
 def read_price_file(path: Path | None) -> Prices:

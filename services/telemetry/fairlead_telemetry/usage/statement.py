@@ -1,7 +1,7 @@
-"""The bill of one month, from sums of stays. Pure.
+"""The bill of one month, or of any other time, from sums of stays. Pure.
 
-    pieces = cut(month, models, prices)   each model's month, cut where its price changes
-    statement(month, by, pieces, sums, …)
+    pieces = price_periods(span, models, prices)   each model's time, cut where its price changes
+    statement(span, by, pieces, sums, …)
 
 A line is what one user (queue, project, job, model, pool) was charged of one model at one price. Its amount is rounded once, half
 up, to hundredths; totals add up lines, so that a bill adds up. Months are UTC's, and a stay that crosses midnight of
@@ -20,14 +20,16 @@ from fairlead_schemas.queries.telemetry import (
     UsageLine,
     UsageStatement,
 )
-from fairlead_schemas.units.timestamps import calendar_period, midnight, utc_day
+from fairlead_schemas.units.timestamps import calendar_period, midnight, rfc3339_seconds, utc_day
 from fairlead_telemetry.usage.prices import MICRO, GpuPrice, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 
 
-class Month(NamedTuple):
-    """A calendar month of UTC: its name ("2026-11"), and from when until when (Unix ns, the end not included)."""
+class Span(NamedTuple):
+    """Time that a statement covers: a calendar month of UTC ("2026-11") or any other ("2026-11-02T00:00:00Z/2026-11-09T00:00:00Z"), from
+    when until when (Unix ns, the end not included).
+    """
 
     name: str
     begin_ns: int
@@ -35,7 +37,7 @@ class Month(NamedTuple):
 
 
 class PricePeriod(NamedTuple):
-    """A time within the month in which a model has one price, or none."""
+    """A part of that time in which a model has one price, or none."""
 
     model: str
     begin_ns: int
@@ -65,32 +67,38 @@ class MeasuredUse(NamedTuple):
 type Measures = Mapping[tuple[str, int], MeasuredUse]
 
 
-def month_named(name: str) -> Month | None:
+def month_named(name: str) -> Span | None:
     """ "2026-11" as a month; None where it is none."""
     found = _MONTH.match(name)
     if found is None or not 1970 <= int(found[1]) <= 2200:
         return None
-    return Month(name, *calendar_period("month", midnight(f"{name}-01")))
+    return Span(name, *calendar_period("month", midnight(f"{name}-01")))
 
 
-def month_at(at_ns: int) -> Month:
+def month_at(at_ns: int) -> Span:
     """The month that a moment is in."""
     found = month_named(utc_day(at_ns)[: len("2026-11")])
     assert found is not None, at_ns
     return found
 
 
-def price_periods(month: Month, models: Iterable[str], prices: Prices) -> list[PricePeriod]:
-    """Each model's month in pieces within which its price stays the same."""
+def span_between(begin_ns: int, end_ns: int) -> Span:
+    """The time between two moments; a whole calendar month is that month."""
+    month = month_at(begin_ns)
+    if (begin_ns, end_ns) == (month.begin_ns, month.end_ns):
+        return month
+    return Span(f"{rfc3339_seconds(begin_ns)}/{rfc3339_seconds(end_ns)}", begin_ns, end_ns)
+
+
+def price_periods(span: Span, models: Iterable[str], prices: Prices) -> list[PricePeriod]:
+    """Each model's time in pieces within which its price stays the same."""
     return [
-        PricePeriod(model, *piece)
-        for model in sorted(models)
-        for piece in prices.of(model, month.begin_ns, month.end_ns)
+        PricePeriod(model, *piece) for model in sorted(models) for piece in prices.of(model, span.begin_ns, span.end_ns)
     ]
 
 
 def statement(
-    month: Month,
+    span: Span,
     by: By,
     pieces: Sequence[PricePeriod],
     sums: Iterable[UsageSum],
@@ -103,11 +111,13 @@ def statement(
     lines = [_line(each, pieces[each.piece], measures) for each in sorted(sums)]
     charged = sum(line.charged for line in lines)
     return UsageStatement(
-        month=month.name,
+        month=span.name,
+        begin_ns=span.begin_ns,
+        end_ns=span.end_ns,
         by=by,
         sequence=sequence,
         as_of_ns=as_of_ns,
-        is_final=as_of_ns >= month.end_ns,
+        is_final=as_of_ns >= span.end_ns,
         lines=lines,
         gpu_hours=hours(charged),
         charged=charged,

@@ -27,7 +27,7 @@ from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_telemetry.schema.usage import GPU_USAGE
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
 from fairlead_telemetry.usage.prices import PriceRow, Prices
-from fairlead_telemetry.usage.statement import MeasuredUse, Month, UsageSum, estimate, price_periods, statement
+from fairlead_telemetry.usage.statement import MeasuredUse, Span, UsageSum, estimate, price_periods, statement
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 #: Above this number of GPU minutes in the month, the answer would take too long: SQL over job_efficiency
@@ -54,10 +54,10 @@ SELECT key, n, sum(milli * ns // gpu_count), sum(milli * ns * util // (100 * sam
 
 
 def measured_use(
-    warehouse: Warehouse, month: Month, key: str, parameters: list[Any]
+    warehouse: Warehouse, span: Span, key: str, parameters: list[Any]
 ) -> dict[tuple[str, int], MeasuredUse] | None:
-    """{(key, piece): what was measured}; None where the month has more minutes than are looked at."""
-    first, last = month.begin_ns // MINUTE_NS, -(-month.end_ns // MINUTE_NS)
+    """{(key, piece): what was measured}; None where the time has more minutes than are looked at."""
+    first, last = span.begin_ns // MINUTE_NS, -(-span.end_ns // MINUTE_NS)
     if warehouse.rows(_COUNT, [first, last])[0][0] > MINUTES_MAX:
         return None
     found = warehouse.rows(_MEASURED.format(key=key, minute=MINUTE_NS), parameters)
@@ -177,19 +177,19 @@ class UsageStore:
             self._together(("DELETE FROM prices", []), *((_PRICE, list(row)) for row in rows))
             self._prices = rows
 
-    def statement(self, month: Month, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
-        """The bill of a month, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
+    def statement(self, span: Span, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
+        """The bill of a month or another time, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
         rows = self._warehouse.rows
-        models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [month.end_ns])]
-        pieces = price_periods(month, models, prices)
+        models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [span.end_ns])]
+        pieces = price_periods(span, models, prices)
         bounds = [
             [piece.model for piece in pieces],
             [piece.begin_ns for piece in pieces],
             [piece.end_ns for piece in pieces],
         ]
         sums = self._sums(by, bounds, self.as_of_ns)
-        measures = measured_use(self._warehouse, month, _KEYS[by], [*bounds, self.as_of_ns])
-        made = statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
+        measures = measured_use(self._warehouse, span, _KEYS[by], [*bounds, self.as_of_ns])
+        made = statement(span, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
         if now_ns and not made.is_final:
             at_ns = self.now_ns(now_ns)
             made.estimate = estimate(pieces, self._sums(by, bounds, at_ns), at_ns)
