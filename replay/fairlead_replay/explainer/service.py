@@ -202,7 +202,7 @@ class Explainer:
         """Compute the answer to a question. The cores' functions may scan thousands of jobs: they run on a thread."""
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
-        from fairlead_queue.fairness.standing import standings
+        from fairlead_queue.standing import standings
         from fairlead_replay.explainer.answers import defrag, packing, why
 
         match ask:

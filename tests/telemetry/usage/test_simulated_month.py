@@ -11,7 +11,7 @@ import pytest
 from fairlead_bus.port import Stored
 from fairlead_queue.core import QueueCore
 from fairlead_queue.fairness.budgets import UNIT
-from fairlead_queue.fairness.standing import standings
+from fairlead_queue.standing import standings
 from fairlead_replay import recount
 from fairlead_replay.export import LOG_FILE, write_export
 from fairlead_replay.virtual.load import Setting, TraceJob, machines, request_of

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from fairlead_queue.fairness.standing import standings
+from fairlead_queue.standing import standings
 from fairlead_schemas.queries.explainer import QueueStanding
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, QueueWorld
