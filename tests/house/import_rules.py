@@ -13,6 +13,7 @@ SHELLS: dict[str, dict[str, str]] = {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
     },
+    "fairlead_appproxy": {},
     "fairlead_queue": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
@@ -175,6 +176,7 @@ PACKAGES: dict[str, str] = {
     "fairlead_agent": "services/agent",
     "fairlead_telemetry": "services/telemetry",
     "fairlead_access": "services/access",
+    "fairlead_appproxy": "services/appproxy",
     "fairlead_replay": "replay",
     "fairlead": "cli",
 }
@@ -185,4 +187,5 @@ SERVICES = (
     "fairlead_agent",
     "fairlead_telemetry",
     "fairlead_access",
+    "fairlead_appproxy",
 )
