@@ -6,7 +6,7 @@ Bodies and paths are never rewritten. Start at `to_app` and `from_app`.
 from base64 import b64decode
 from typing import NamedTuple
 
-from fairlead_appproxy.head import CarriedAnswer, Fields, CarriedRequest
+from fairlead_appproxy.head import CarriedAnswer, CarriedRequest, Fields
 
 #: Cookies with this beginning are the proxy's own. `__Host-` keeps other hosts from setting them (RFC 6265bis).
 OWN_COOKIES = b"__host-fairlead"
