@@ -5,7 +5,7 @@ from base64 import b64encode
 import pytest
 
 from fairlead_appproxy.head import CarriedRequest, read_answer, read_request
-from fairlead_appproxy.passing import Asker, from_app, own_cookie, to_app
+from fairlead_appproxy.passed_fields import Asker, from_app, own_cookie, to_app
 
 ASKER = Asker("192.0.2.7", "app.example.org")
 TOKEN = b"flp_" + b"a" * 36

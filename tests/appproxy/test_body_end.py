@@ -6,7 +6,7 @@ from itertools import pairwise
 import h11
 import pytest
 
-from fairlead_appproxy.framing import BadFraming, framing_of
+from fairlead_appproxy.body_end import BadFraming, framing_of
 from fairlead_appproxy.head import CHUNKED, UNTIL_CLOSE, Body
 
 
