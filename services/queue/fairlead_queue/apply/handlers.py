@@ -4,9 +4,9 @@ No rules, no refusals. The legal moves of jobs are the table in `fairlead_schema
 handler against it.
 """
 
-from fairlead_bus.core import EventHandlers, EventPosition, merged
+from fairlead_bus.core import EventHandlers, EventPosition, apply_events, merged
 from fairlead_queue.apply import jobs, queues, reclaim_requests, runs
-from fairlead_queue.apply.order_effects import note_effect
+from fairlead_queue.apply.order_effects import is_settled, note_effect
 from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
 from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commit import Commit
@@ -29,6 +29,15 @@ def fold(state: QueueState, seq: int, commit: Commit) -> None:
         state.decided_ns = at_ns
     elif commit.writer == "placer":
         state.heard_ns = state.at_ns
+    if is_settled(state):
+        _apply_noting_effects(state, seq, commit)
+    else:  # applying events settles no order
+        apply_events(HANDLERS, state, seq, commit)
+    if state.reclaims:
+        forget_finished_reclaims(state)
+
+
+def _apply_noting_effects(state: QueueState, seq: int, commit: Commit) -> None:
     at = EventPosition(seq, 0, commit.at_ns)
     for index, event in enumerate(commit.events):
         handler = HANDLERS.get(type(event))
@@ -36,5 +45,3 @@ def fold(state: QueueState, seq: int, commit: Commit) -> None:
             at.index = index
             note_effect(state, event)
             handler(state, event, at)
-    if state.reclaims:
-        forget_finished_reclaims(state)

@@ -16,6 +16,14 @@ from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 
 
+def is_settled(state: QueueState) -> bool:
+    """Return True if the order of any pool is known, so that events can have an effect on it."""
+    for pool in state.pools.values():  # noqa: SIM110 -- a generator costs more than the usual one or two pools
+        if pool.settled is not None:
+            return True
+    return False
+
+
 def note_effect(state: QueueState, event: Any) -> None:
     """Forget what is known of the order of the event's pool, if the event could change it; to be called before it is
     applied. An event that names no live job counts for all pools."""
