@@ -496,7 +496,7 @@ def lead_of_all() -> AccessWorld:
 
 @pytest.mark.parametrize("fields", [{"added": ("lead",)}, {"removed": ("ann",)}])
 def test_a_group_beyond_the_senders_roles_keeps_its_members(fields: dict[str, Any]) -> None:
-    """Members of a group have its roles, so who may not give these changes none of its members, nor makes itself an admin."""
+    """Members of a group have its roles, so who may not give these changes none of its members and does not make itself an admin."""
     made = lead_of_all()
     made.grant("group:admins", "admin", "cluster")
     made.send(cmd.SyncGroup(id=made.id(), group="group:admins", source="scim", added=("ann",)))

@@ -104,6 +104,7 @@ def trial_document(**changes: Any) -> dict[str, Any]:
         "ahead": 0,
         "first_ahead": [],
         "displaces": [],
+        "displaces_hidden": 0,
         "estimate": None,
         "sequence": 40,
     }

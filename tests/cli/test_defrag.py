@@ -11,6 +11,7 @@ PLAN = {
     "attempt": 1,
     "gpu_milli": 8000,
     "moves": [MOVE],
+    "moves_hidden": 0,
     "nodes": ["n1"],
     "gain_gpu_s": 28_800,
     "cost_gpu_s": 7440,
@@ -23,7 +24,7 @@ DEAR = PLAN | {"job": "814", "gain_gpu_s": 60, "why_not": "costs_more", "message
 
 def answer(*plans: object, on: bool = False) -> dict[str, object]:
     """Build the gateway's answer."""
-    return {"pool": "a100", "on": on, "plans": list(plans), "sequence": 40}
+    return {"pool": "a100", "on": on, "plans": list(plans), "plans_hidden": 0, "sequence": 40}
 
 
 def test_the_plan_says_what_moves_and_what_starts(gateway: GatewayStub, run: Run) -> None:
@@ -37,6 +38,17 @@ def test_the_plan_says_what_moves_and_what_starts(gateway: GatewayStub, run: Run
         "job 814 (8 GPUs): would start on n1, but the moves cost more: gains 60 GPU-seconds, costs 7440\n"
         "  move job 3 (2 GPUs) from n1 to n4, costs 7440 GPU-seconds\n"
     )
+
+
+def test_jobs_that_one_may_not_see_are_counted(gateway: GatewayStub, run: Run) -> None:
+    """Moves of a plan, and whole plans."""
+    hidden = {**answer({**PLAN, "moves": [], "moves_hidden": 2}), "plans_hidden": 1}
+    gateway.on("GET", "/v1/pools/a100/defrag", hidden)
+    assert run("defrag", "a100").out.splitlines()[1:] == [
+        "job 812 (8 GPUs): would start on n1: gains 28800 GPU-seconds, costs 7440",
+        "  move 2 jobs that you may not see",
+        "1 job that you may not see: a place is wanted for it",
+    ]
 
 
 def test_without_waiting_jobs_the_pools_setting_is_shown(gateway: GatewayStub, run: Run) -> None:

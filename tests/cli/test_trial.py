@@ -27,6 +27,7 @@ HELD = trial_document(
     changes=[{"kind": "wait", "message": "starts when 2 GPUs of research/vision are given back"},
              {"kind": "smaller", "message": "could start now with 2 GPUs instead of 4"}],
     displaces=[{"job": "7", "rule": "over_slice", "message": "job 7 of a has had its slice", "gpu_seconds": 9}],
+    displaces_hidden=2,
     estimate={"start_at": "2026-01-01T00:12:00.000Z", "wait_seconds": 720, "basis": "time limits of all that runs"},
 )  # fmt: skip
 
@@ -47,6 +48,7 @@ def test_a_dry_run_is_printed_in_lines(gateway: GatewayStub, run: Run) -> None:
         "changes    starts when 2 GPUs of research/vision are given back\n"
         "           could start now with 2 GPUs instead of 4\n"
         "may yield  job 7 of a has had its slice\n"
+        "           2 jobs that you may not see\n"
         "estimate   starts at 2026-01-01T00:12:00.000Z, in 12m, going by: time limits of all that runs\n"
         "as of      sequence 40\n"
     )

@@ -6,24 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_placer.scheduling import defragment
-from tests.gateway.world import GatewayWorld, PlayedNode, gpus
+from tests.gateway.world import GatewayWorld, fragmented
 from tests.kit.eventually import eventually_async
-
-SLICED: dict[str, Any] = {"resources": gpus(1), "time": {"slice": "1s"}}
-
-
-async def fragmented(world: GatewayWorld) -> tuple[PlayedNode, PlayedNode, str]:
-    """Two nodes of 2 GPUs with a run of 1 each; a job of 2 waits."""
-    first = await world.node("n1", 2)
-    await world.run(first, **SLICED)
-    gone = await world.run(first, **SLICED)
-    second = await world.node("n2", 2)
-    await world.run(second, **SLICED)
-    await first.exit(gone)
-    await world.in_state(gone, "succeeded")
-    big = await world.submit(resources=gpus(2))
-    await eventually_async(lambda: world.gateway.views.jobs.rows[big].state == "offered")
-    return first, second, big
 
 
 async def plan_of(world: GatewayWorld) -> dict[str, Any]:

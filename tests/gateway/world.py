@@ -195,6 +195,21 @@ def gpus(count: int) -> dict[str, Any]:
     return {"nvidia.com/gpu": count}
 
 
+async def fragmented(world: GatewayWorld) -> tuple[PlayedNode, PlayedNode, str]:
+    """Two nodes of 2 GPUs with a run of 1 each; a job of 2 waits."""
+    sliced: dict[str, Any] = {"resources": gpus(1), "time": {"slice": "1s"}}
+    first = await world.node("n1", 2)
+    await world.run(first, **sliced)
+    gone = await world.run(first, **sliced)
+    second = await world.node("n2", 2)
+    await world.run(second, **sliced)
+    await first.exit(gone)
+    await world.in_state(gone, "succeeded")
+    big = await world.submit(resources=gpus(2))
+    await eventually_async(lambda: world.gateway.views.jobs.rows[big].state == "offered")
+    return first, second, big
+
+
 async def first_lines(stream: AsyncIterator[str], count: int) -> list[str]:
     """The first non-empty lines of a stream."""
     lines: list[str] = []

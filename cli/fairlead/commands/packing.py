@@ -15,7 +15,7 @@ from fairlead.client import Client
 from fairlead.commands.options import Output, connect
 from fairlead.errors import InputRefused, NotFound
 from fairlead.render import terminal
-from fairlead.render.terminal import Format
+from fairlead.render.terminal import Format, hidden_jobs
 from fairlead_schemas.http.api import QueueFileResult
 from fairlead_schemas.queries.cluster_map import DomainCapacity, PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan
@@ -143,20 +143,24 @@ def defrag_lines(found: Defrag) -> Iterator[str]:
     """The pool, and for each job what would be moved and what would start, or why nothing is moved."""
     state = "on: plans that gain are carried out, one at a time" if found.on else "off: nothing is ever moved"
     yield f"pool {found.pool}: defragmentation is {state}"
-    if not found.plans:
+    if not found.plans and not found.plans_hidden:
         yield "no job waits for a place"
     for plan in found.plans:
         yield from _plan(plan)
+    for text in hidden_jobs(found.plans_hidden):
+        yield f"{text}: a place is wanted for {'it' if found.plans_hidden == 1 else 'each'}"
 
 
 def _plan(plan: DefragPlan) -> Iterator[str]:
     yield f"job {plan.job} ({format_milli(plan.gpu_milli)} GPUs): {_verdict(plan)}"
     for move in plan.moves:
         yield f"  move {_move(move)}"
+    for text in hidden_jobs(plan.moves_hidden):
+        yield f"  move {text}"
 
 
 def _verdict(plan: DefragPlan) -> str:
-    if not plan.moves:
+    if not plan.moves and not plan.moves_hidden:
         return plan.message
     sums = f"gains {plan.gain_gpu_s} GPU-seconds, costs {plan.cost_gpu_s}"
     start = f"would start on {_names(plan.nodes)}"

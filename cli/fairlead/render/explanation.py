@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.render.terminal import hidden_jobs
 from fairlead_schemas.http.api import Attempt, DryRun, QuotaAfter, StartEstimate
 from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, gpu_hours_word, number, resource_word
 from fairlead_schemas.units.quantities import format_duration
@@ -72,9 +73,8 @@ def _amount(name: str, value: int | str, resource: str) -> str:
         if name.endswith(end):
             of = resource if resource.partition(":")[0] == counts else counts
             return f"{_words(name.removesuffix(end))} {counted(of, value)}"
-    if name.startswith("gpu_milli_"):
-        return f"{_words(name.removeprefix('gpu_milli_'))} {counted('gpu', value)}"
-    return ""
+    words = _words(name.removeprefix("gpu_milli_"))
+    return f"{words} {counted('gpu', value)}" if name.startswith("gpu_milli_") else ""
 
 
 def _words(name: str) -> str:
@@ -97,7 +97,7 @@ def dry_run_facts(found: DryRun) -> list[tuple[str, str]]:
         ("borrows", _borrows(found, command.queue)),
         ("ahead", _ahead(found)),
         *lines("changes", [change.message for change in found.changes]),
-        *lines("may yield", [one.message for one in found.displaces]),
+        *lines("may yield", [one.message for one in found.displaces] + hidden_jobs(found.displaces_hidden)),
         ("estimate", _estimate(found.estimate)),
         ("as of", f"sequence {found.sequence}" if found.sequence else ""),
     ]

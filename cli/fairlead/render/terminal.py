@@ -341,3 +341,8 @@ def wrapped(phrases: Iterable[str], width: int, indent: str = "") -> Iterator[Li
         row = cut(candidate, width)
     if row.strip():
         yield line(row)
+
+
+def hidden_jobs(count: int) -> list[str]:
+    """Return a line about jobs that the caller may not see; none where there are none."""
+    return [f"{count} {'job' if count == 1 else 'jobs'} that you may not see"] if count else []

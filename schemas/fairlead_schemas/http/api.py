@@ -488,6 +488,8 @@ class DryRun(msgspec.Struct, kw_only=True):
     ahead: int = 0
     first_ahead: list[str] = []
     displaces: list[Displaced] = []
+    #: Number of such runs that the caller may not see; `displaces` leaves them out.
+    displaces_hidden: int = 0
     estimate: StartEstimate | None = None
     sequence: int
 

@@ -40,6 +40,8 @@ class DefragPlan(_DefragWords, frozen=True, kw_only=True):
     attempt: int
     gpu_milli: int
     moves: tuple[DefragMove, ...] = ()
+    #: Number of moves of jobs that the caller may not see; `moves` leaves them out.
+    moves_hidden: int = 0
     #: Nodes on which the job would start.
     nodes: tuple[str, ...] = ()
     #: GPU-seconds: what the job gains (as long again as it has waited), and what all moves cost.
@@ -60,6 +62,8 @@ class Defrag(_DefragWords, frozen=True, kw_only=True):
     #: Whether the pool asks for it (`defragment`): else nothing is ever moved.
     on: bool
     plans: tuple[DefragPlan, ...] = ()
+    #: Number of plans for jobs that the caller may not see; `plans` leaves them out.
+    plans_hidden: int = 0
     sequence: int = 0
 
 

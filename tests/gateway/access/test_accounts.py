@@ -250,7 +250,7 @@ async def test_nothing_of_a_forgotten_person_is_left_in_the_buckets() -> None:
 
 
 async def test_a_forgotten_person_is_in_no_group() -> None:
-    """Neither in the list of groups nor in that of roles: an opaque id that nobody can read would stay there for ever."""
+    """The lists of groups and of roles have no opaque id that leads to no person."""
     async with AccountsWorld() as world:
         ann, bob = await world.person("ann", member="cluster"), await world.person("bob")
         accounts = world.gateway.accounts

@@ -196,7 +196,7 @@ async def test_rights_of_a_job_follow_its_queue() -> None:
 
 
 async def test_nobody_moves_a_job_where_they_may_not_submit() -> None:
-    """Neither into a queue that they see nor into one that they do not, and the answer about the latter is that it does not exist."""
+    """Also into no queue that they see; one that they do not see is answered as one that does not exist."""
     async with SignedWorld() as world:
         await world.configure(mine={}, seen={}, secret={})
         await world.person("mia", queue_admin="queue:mine", viewer="queue:seen")
@@ -289,7 +289,7 @@ async def test_a_job_is_moved_by_those_of_its_project_and_its_source() -> None:
     ],
 )
 async def test_a_path_like_another_is_another(path: str) -> None:
-    """Neither a right in it nor a request for it reaches research/vision (A15)."""
+    """A right in it and a request for it do not reach research/vision (A15)."""
     async with SignedWorld() as world:
         await world.configure(research__vision={}, research__vis={})
         await world.person("vic", queue_admin="queue:research/vision")
@@ -325,7 +325,7 @@ async def test_a_person_has_a_hundred_tokens_and_can_still_sign_in() -> None:
 
 
 async def test_a_token_of_one_person_says_nothing_for_another() -> None:
-    """Sent with another's cookie the token counts alone; it ends neither the other's session nor a link of theirs."""
+    """Sent with another's cookie the token counts alone; the other's session and links stay."""
     async with SignedWorld() as world:
         await world.person("bob", member="queue:default")
         await world.session("i1", "owner")

@@ -1,4 +1,4 @@
-"""Attacks through somebody's browser: cookies of sibling hosts, caches between, pages that frame ours, and changes by any other page."""
+"""Attacks through a user's browser: cookies of sibling hosts, caches between, pages that frame ours, and changes by any other page."""
 
 import pytest
 

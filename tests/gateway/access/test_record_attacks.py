@@ -31,7 +31,7 @@ async def test_a_flood_of_refusals_hides_no_access_of_others() -> None:
 
 
 async def test_the_bound_of_refusals_is_of_one_caller_and_one_minute() -> None:
-    """Those of others and of later keep their targets; names that nobody has count together."""
+    """Those of others and of later keep their targets; unknown names count together."""
     world = World()
     trail = world.trail()
     for number in range(DENIED_MAX + 5):

@@ -63,7 +63,7 @@ async def test_a_rule_is_made_like_a_token() -> None:
 
 
 async def test_rules_are_in_the_record_of_access() -> None:
-    """Events leave the cluster by them: who made one, and an admin who removes it from somebody, who sees that. Neither the URL nor the key is there."""
+    """Events leave the cluster by them: who made one, and an admin who removed one, as its owner sees. The URL and the key are not there."""
     async with AccountsWorld() as world:
         ann = await world.person("ann")
         _, text = await world.session(ann)

@@ -104,7 +104,7 @@ async def test_a_suspended_principal_keeps_its_roles_for_its_return() -> None:
 
 
 async def test_a_token_is_shown_once_and_never_makes_a_token() -> None:
-    """It acts for its owner until it is revoked; it makes neither tokens nor sign-in links (A14). Its list has no text and no digest."""
+    """It acts for its owner until it is revoked; it makes no tokens and no sign-in links (A14). Its list has no text and no digest."""
     async with AccountsWorld() as world:
         ann = await world.person("ann", viewer="cluster")
         _, text = await world.session(ann)
@@ -150,7 +150,7 @@ async def test_a_token_needs_a_young_sign_in_or_the_owners_file() -> None:
 
 
 async def test_service_accounts_get_tokens_from_who_holds_as_much() -> None:
-    """The kind is in the token's text; an admin of queues makes none for a service account that is an admin, and nobody makes one for
+    """The kind is in the token's text; an admin of queues makes none for a service account that is an admin, and no user makes one for
     another person."""
     async with AccountsWorld() as world:
         lead = await world.person("lead", queue_admin="cluster")

@@ -1,31 +1,41 @@
 """Documents as one caller may see them: names of others' jobs, queues, nodes and people are left out of reasons and lists.
 
 A reason is built from all that is known, because a job may wait for a job that its owner may not see. Its words are cleaned here,
-by the names that the views have. Numbers stay: how many jobs are ahead is a fact about the job itself. Everything is
-left as it is for callers who see the whole cluster. Pure.
+by the names that the views have. Numbers stay, and jobs that are hidden are counted: how many jobs are ahead is a fact about
+the job itself. Everything is left as it is for callers who see the whole cluster. Pure.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.http import api
 from fairlead_schemas.queries.cluster_map import ClusterMap, GpuHolder, MapNode
+from fairlead_schemas.queries.explainer import Defrag, DefragPlan
 from fairlead_schemas.units.validation import FieldError
 
 #: Replaces a name that the caller may not see.
 HIDDEN = "(hidden)"
+#: Stands behind a number of jobs that the caller may not see.
+_HIDDEN_MARK = " hidden"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.-]*")
 _TOKEN = re.compile(r"[a-z0-9_-]+")
 _ID = r"[0-9]+(?:_[0-9]+)?"
+_IDS = re.compile(rf"\b{_ID}\b")
 #: Ids of jobs in a sentence: plain numbers are amounts.
-_JOBS = re.compile(rf"\b(jobs?|why|logs|cancel|release|array|-f) ({_ID}(?:(?:, | and ){_ID}(?! more))*)")
-_ONLY_IDS = re.compile(rf"{_ID}(?:, {_ID})*(?: and [0-9]+ more)?")
+_JOBS = re.compile(
+    rf"\b(jobs?|why|logs|cancel|release|array|-f) ({_ID}(?:(?:, | and ){_ID}(?! more))*)(?: and ([0-9]+) more)?"
+)
+_ONLY_IDS = re.compile(rf"({_ID}(?:, {_ID})*)(?: and ([0-9]+) more)?")
 #: Parts of an explanation that may name others.
-_SPEAKING = frozenset({"reason", "changes", "note", "message", "displaces", "first_ahead", "estimate"})
+_SPEAKING = frozenset({"reason", "changes", "note", "message", "displaces", "estimate"})
 
 
 def scrub(sight: Sight, value: Any, own: frozenset[str] = frozenset()) -> Any:
@@ -40,9 +50,9 @@ def scrub(sight: Sight, value: Any, own: frozenset[str] = frozenset()) -> Any:
 
 
 def _text(sight: Sight, text: str, own: frozenset[str]) -> str:
-    if _ONLY_IDS.fullmatch(text):
-        return _ids(sight, text)
-    text = _JOBS.sub(lambda found: f"{found[1]} {_ids(sight, found[2])}", text)
+    if found := _ONLY_IDS.fullmatch(text):
+        return _counted(sight, found[1], int(found[2] or 0)) or text
+    text = _JOBS.sub(lambda found: _jobs(sight, found), text)
     return _WORD.sub(lambda found: _word(sight, found[0], own), text)
 
 
@@ -58,14 +68,32 @@ def _word(sight: Sight, word: str, own: frozenset[str]) -> str:
     return word
 
 
-def _ids(sight: Sight, text: str) -> str:
-    head, more, tail = text.partition(" more")
-    seen = re.sub(
-        _ID,
-        lambda found: found[0] if sight.job_id(found[0]) else HIDDEN,
-        head if not more else head.rpartition(" and ")[0],
-    )
-    return seen + (f" and {head.rpartition(' and ')[2]}{more}{tail}" if more else "")
+def _jobs(sight: Sight, found: re.Match[str]) -> str:
+    """Return the mention of some jobs, with a number in the place of those that the caller may not see."""
+    before, ids, more = found[1], found[2], int(found[3] or 0)
+    if before not in ("job", "jobs"):  # the argument of a command
+        shown = _IDS.sub(lambda each: each[0] if sight.job_id(each[0]) else HIDDEN, ids)
+        return f"{before} {shown}{found[0][len(before) + 1 + len(ids) :]}"
+    counted = _counted(sight, ids, more)
+    if not counted:
+        return found[0]
+    if counted == HIDDEN:
+        return "1 hidden job"
+    return f"{counted} jobs" if counted.endswith(_HIDDEN_MARK) else f"jobs {counted}"
+
+
+def _counted(sight: Sight, ids: str, more: int) -> str:
+    """Return a list of jobs with those that are hidden as a number: "7, 9 and 3 more", "4 hidden", "(hidden)" for a single one; "" where none
+    is hidden.
+    """
+    every = _IDS.findall(ids)
+    seen = [each for each in every if sight.job_id(each)]
+    hidden = len(every) - len(seen) + more
+    if len(seen) == len(every):
+        return ""
+    if seen:
+        return f"{', '.join(seen)} and {hidden} more"
+    return HIDDEN if hidden == 1 else f"{hidden}{_HIDDEN_MARK}"
 
 
 def _may_say(sight: Sight, word: str, own: frozenset[str]) -> bool:
@@ -97,7 +125,37 @@ def shown_job(sight: Sight, job: api.Job) -> api.Job:
         job.reason = shown_reason(sight, job.reason, job.nodes)
     if job.preempted_for is not None and not sight.job_id(job.preempted_for["job"]):
         job.preempted_for = {**job.preempted_for, "job": HIDDEN}
+    if job.user != sight.caller.principal:  # the job's owner has named them
+        job.after = [each if sight.job_id(each["job"]) else {**each, "job": HIDDEN} for each in job.after]
+    job.attempts = [
+        msgspec.structs.replace(each, message=scrub(sight, each.message, frozenset(each.nodes)))
+        for each in job.attempts
+    ]
     return job
+
+
+def shown_retired_job(sight: Sight, document: bytes) -> Any:
+    """Return the document of a job that has left the views, as telemetry has made it, as the caller sees it."""
+    if sight.is_whole:
+        return msgspec.Raw(document)
+    job: dict[str, Any] = msgspec.json.decode(document)
+    own = frozenset(job.get("nodes") or ())
+    job["reason"] = scrub(sight, job.get("reason"), own)
+    if (beneficiary := job.get("preempted_for")) and not sight.job_id(beneficiary["job"]):
+        job["preempted_for"] = {**beneficiary, "job": HIDDEN}
+    if job.get("user") != sight.caller.principal:
+        job["after"] = [each if sight.job_id(each["job"]) else {**each, "job": HIDDEN} for each in job.get("after", ())]
+    job["attempts"] = _attempts(sight, job.get("attempts") or ())
+    return job
+
+
+def _attempts(sight: Sight, attempts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        each
+        if not each.get("message")
+        else {**each, "message": scrub(sight, each["message"], frozenset(each.get("nodes") or ()))}
+        for each in attempts
+    ]
 
 
 def shown_explanation(sight: Sight, document: Any, nodes: tuple[str, ...] = ()) -> Any:
@@ -106,15 +164,56 @@ def shown_explanation(sight: Sight, document: Any, nodes: tuple[str, ...] = ()) 
         return document
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # a part of it may be raw JSON
     own = frozenset(nodes)
-    return {key: scrub(sight, value, own) if key in _SPEAKING else value for key, value in found.items()}
+    shown = {key: scrub(sight, value, own) if key in _SPEAKING else value for key, value in found.items()}
+    if shown.get("attempts"):
+        shown["attempts"] = _attempts(sight, shown["attempts"])
+    return shown
 
 
 def shown_dry_run(sight: Sight, document: api.DryRun) -> Any:
-    """Return a prediction as the caller sees it, without the quotas of queues that it may not see."""
-    found = shown_explanation(sight, document)
-    if isinstance(found, dict):
-        found["quota"] = [each for each in found.get("quota", ()) if sight.queue(each["queue"])]
+    """Return a prediction as the caller sees it, without the quotas of queues that it may not see. Jobs ahead and jobs that might yield are
+    counted where they are hidden.
+    """
+    if sight.is_whole:
+        return document
+    seen = [each for each in document.displaces if sight.job_id(each.job)]
+    hidden = len(document.displaces) - len(seen)
+    ahead = [each for each in document.first_ahead if sight.job_id(each)]
+    found = shown_explanation(
+        sight, msgspec.structs.replace(document, displaces=seen, displaces_hidden=hidden, first_ahead=ahead)
+    )
+    found["quota"] = [each for each in found["quota"] if sight.queue(each["queue"])]
+    found["errors"] = [{**each, "message": scrub(sight, each["message"])} for each in found["errors"]]
     return found
+
+
+def shown_defrag(sight: Sight, found: Defrag) -> Defrag:
+    """Return the planned moves of a pool without jobs that the caller may not see; these are counted, with what their moves cost."""
+    if sight.all_jobs:
+        return found
+    replace = msgspec.structs.replace
+    plans: list[DefragPlan] = []
+    for plan in found.plans:
+        if not sight.job_id(plan.job):
+            continue
+        moves = tuple(move for move in plan.moves if sight.job_id(move.job))
+        plans.append(
+            replace(
+                plan,
+                moves=moves,
+                moves_hidden=len(plan.moves) - len(moves),
+                nodes=tuple(node for node in plan.nodes if sight.node_id(node)),
+                message=scrub(sight, plan.message),
+            )
+        )
+    return replace(found, plans=tuple(plans), plans_hidden=len(found.plans) - len(plans))
+
+
+def shown_to(
+    views: Views, caller: Caller, refusal: Callable[[OutcomeRow], HttpError]
+) -> Callable[[OutcomeRow], HttpError]:
+    """Return what makes the answer to a refused command, in the caller's words."""
+    return refusal if caller.is_open else lambda outcome: shown_refusal(Sight(views, caller), refusal(outcome))
 
 
 def shown_refusal(sight: Sight, refused: HttpError) -> HttpError:

@@ -5,6 +5,7 @@ from fastapi import Request, Response
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.redaction import shown_to
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
@@ -126,7 +127,7 @@ def _add_extension(router: Router, views: Views, telemetry: CommandPublisher, wa
             raise not_found("job", job, hint="GET /v1/jobs lists them")
         command_id = waiter.command_id(telemetry, head, "extend", job, str(for_ns))
         command = cmd.ExtendJob(id=command_id, user=head.user, authority=head.authority, job=job, for_ns=for_ns)
-        await waiter.carry_out(telemetry, command, idle_refusal)
+        await waiter.carry_out(telemetry, command, shown_to(views, head.caller, idle_refusal))
         return job_or_id(views, job, head.caller)
 
 
@@ -167,7 +168,7 @@ def _add_file(
             raise bad_field("user", "expected each person once, found one by login name and by id")
         command_id = waiter.command_id(telemetry, head, "idle-apply", body.decode("latin-1"))
         command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=stored)
-        await waiter.carry_out(telemetry, command, idle_refusal)
+        await waiter.carry_out(telemetry, command, shown_to(views, head.caller, idle_refusal))
         items = [names.shown(scope_document(views, scope)) for scope in stored]
         return JsonResponse(api.IdleFileResult(items=items, sequence=views.sequence))
 
@@ -196,5 +197,5 @@ def _add_scope(
         command = cmd.SetIdlePolicies(
             id=command_id, user=head.user, authority=head.authority, scope=scope, policies=policies
         )
-        await waiter.carry_out(telemetry, command, idle_refusal)
+        await waiter.carry_out(telemetry, command, shown_to(views, head.caller, idle_refusal))
         return JsonResponse(names.shown(scope_document(views, scope)))

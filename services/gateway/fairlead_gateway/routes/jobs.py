@@ -7,10 +7,10 @@ import msgspec
 from fastapi import Request, Response
 
 from fairlead_gateway.access.caller import Caller
-from fairlead_gateway.access.redaction import shown_job
+from fairlead_gateway.access.redaction import shown_job, shown_to
 from fairlead_gateway.access.submits import require_move
 from fairlead_gateway.access.targets import Sight, job_target
-from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
+from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, verb_refusal
 from fairlead_gateway.errors import HttpError, bad_field, rejected
 from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes import entity_tags
@@ -76,7 +76,9 @@ def _add_verb(router: Router, views: Views, queue: CommandPublisher, waiter: Res
         fields = {"save": True} if isinstance(wanted, CancelRequest) and wanted.save else {}
         command_id = waiter.command_id(queue, head, verb, job, *fields)
         await waiter.carry_out(
-            queue, JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields)
+            queue,
+            JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields),
+            shown_to(views, head.caller, verb_refusal),
         )
         return job_or_id(views, job, head.caller)
 
@@ -100,7 +102,9 @@ def _add_move(router: Router, views: Views, queue: CommandPublisher, waiter: Res
         require_move(views, head.caller, job, wanted)
         command_id = waiter.command_id(queue, head, "move", job, wanted)
         await waiter.carry_out(
-            queue, commands.MoveJob(id=command_id, user=head.user, authority=head.authority, job=job, queue=wanted)
+            queue,
+            commands.MoveJob(id=command_id, user=head.user, authority=head.authority, job=job, queue=wanted),
+            shown_to(views, head.caller, verb_refusal),
         )
         return job_or_id(views, job, head.caller)
 
@@ -125,7 +129,7 @@ def _add_update(router: Router, views: Views, queue: CommandPublisher, waiter: R
             changes["extends"] = head.caller.may("queue:set", job_target(views, row))
         command_id = waiter.command_id(queue, head, "update", job, encode(wanted).decode(), *key_part(seen))
         command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
-        await waiter.carry_out(queue, command, partial(_update_refusal, job))
+        await waiter.carry_out(queue, command, shown_to(views, head.caller, partial(_update_refusal, job)))
         return job_or_id(views, job, head.caller)
 
 

@@ -10,9 +10,9 @@ from fastapi import Request, Response
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.callers import caller_of
-from fairlead_gateway.access.redaction import shown_node
+from fairlead_gateway.access.redaction import shown_node, shown_to
 from fairlead_gateway.access.targets import Sight, node_target
-from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
+from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, verb_refusal
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes.documents import breaker_document, node_document, rollout_document, window_document
@@ -98,7 +98,9 @@ class NodeCommands:
         fields = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
         command_id = self._waiter.command_id(self._placer, head, verb, *what.values(), encode(wanted).decode())
         await self._waiter.carry_out(
-            self._placer, kind(id=command_id, user=head.user, authority=head.authority, **what, **fields)
+            self._placer,
+            kind(id=command_id, user=head.user, authority=head.authority, **what, **fields),
+            shown_to(self._views, head.caller, verb_refusal),
         )
 
     async def plan[T: (RolloutRequest, MaintenanceRequest)](
@@ -110,7 +112,7 @@ class NodeCommands:
         command = msgspec.structs.replace(make(wanted, command_id, head.user), authority=head.authority)
         chosen = wanted.selector or (isinstance(wanted, RolloutRequest) and wanted.all)
         self._require_nodes(head.caller, None if chosen else wanted.nodes)
-        await self._waiter.carry_out(self._placer, command)
+        await self._waiter.carry_out(self._placer, command, shown_to(self._views, head.caller, verb_refusal))
         return wanted
 
     def _require_nodes(self, caller: Caller, nodes: Iterable[str] | None) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Annotated
 
-import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.guard import RouteGuard
-from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node
+from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node, shown_retired_job
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import owner_mark
 from fairlead_gateway.errors import HttpError, bad_field, not_found, unknown_choice
@@ -131,7 +130,7 @@ def _add_job(
             await guard.admit_again(right, request.scope)
         row = views.jobs.rows.get(job)
         if row is None:
-            return JsonResponse(msgspec.Raw(await retired_job(bus, job)))
+            return JsonResponse(shown_retired_job(Sight(views, caller_of(request)), await retired_job(bus, job)))
         tag = entity_tag(row.changed_seq if row.state in END_STATES else views.sequence)
         if has_seen(request, tag):
             return Response(status_code=304, headers={"etag": tag})

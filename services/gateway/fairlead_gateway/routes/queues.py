@@ -15,7 +15,8 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
-from fairlead_gateway.access.redaction import shown_refusal
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.redaction import shown_defrag, shown_to
 from fairlead_gateway.access.submits import require_submit
 from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
@@ -108,10 +109,7 @@ class QueueChanges:
         command_id = self._waiter.command_id(self._gate, head, kind, *content)
         command = ApplyQueues(id=command_id, user=head.user, authority=head.authority, **fields)
         command = await self.roles.with_ids(command, head.caller)
-        sight = Sight(self.views, head.caller)
-        return await self._waiter.carry_out(
-            self._gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome))
-        )
+        return await self._waiter.carry_out(self._gate, command, shown_to(self.views, head.caller, queue_refusal))
 
     def existing(self) -> set[str]:
         """Return the paths of all queues."""
@@ -267,8 +265,10 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         Defrag,
         right=on_pool("node:read"),
     )
-    async def get_pool_defrag(pool: str) -> Response:
-        return JsonResponse((await ask(live, pool, AskDefrag(pool=pool))).defrag)
+    async def get_pool_defrag(pool: str, request: Request) -> Response:
+        found = (await ask(live, pool, AskDefrag(pool=pool))).defrag
+        assert found is not None, "an answer without an error has what was asked for"
+        return JsonResponse(shown_defrag(Sight(live, caller_of(request)), found))
 
     @router.read(
         "/v1/pools/{pool}/packing",

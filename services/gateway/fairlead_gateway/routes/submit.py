@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_gateway.access.caller import Caller
-from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal
+from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal, shown_to
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
@@ -170,15 +170,11 @@ class SubmitRoutes:
     async def _one(self, caller: Caller, pending: PendingCommand) -> HttpResponse:
         if not pending.job:
             self._waiter.require_room()
-        refusal = self._refusal(caller, verb_refusal if pending.job else job_refusal)
+        refusal = shown_to(self._views, caller, verb_refusal if pending.job else job_refusal)
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
         result = self._result(caller, pending, outcome, self._shared_reasons())
         status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
-
-    def _refusal(self, caller: Caller, make: Callable[[OutcomeRow], HttpError]) -> Callable[[OutcomeRow], HttpError]:
-        """Return what makes the answer to a refused command, in the caller's words."""
-        return make if caller.is_open else lambda outcome: shown_refusal(Sight(self._views, caller), make(outcome))
 
     def _shared_reasons(self) -> ReasonCache:
         """Return the reasons that answers share for as long as the views stay at their sequence: reasons depend on the views
@@ -287,9 +283,12 @@ class DryRunRoutes:
         return HttpResponse(200, encode((await self._seen(head.caller, [command], several=False))[0]))
 
     async def _seen(self, caller: Caller, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:
-        found = await self._try(commands, several=several)
         sight = Sight(self._views, caller)
-        return found if sight.is_whole else [shown_dry_run(sight, each) for each in found]
+        try:
+            found = await self._try(commands, several=several)
+        except HttpError as refused:
+            raise refused if caller.is_open else shown_refusal(sight, refused) from None
+        return [shown_dry_run(sight, each) for each in found]
 
     async def _try(self, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:
         """Return what would become of each command. Raise HttpError for a single one that would be refused."""
