@@ -1,6 +1,7 @@
 """The `fairlead` command: its own options, and how errors become exit codes. Its verbs: `verbs.py`. Wiring only."""
 
 import atexit
+import contextlib
 import gc
 import os
 import sys
@@ -22,12 +23,22 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version  # imported by those who ask, since it takes longer than a command may
+def _print_version(ctx: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import version  # imported by those who ask, since it takes longer than a command may
 
-        typer.echo(f"fairlead {version('fairlead-cluster')}")
-        raise typer.Exit
+    from fairlead.client import Client
+
+    typer.echo(f"fairlead {version('fairlead-cluster')}")
+    with (
+        contextlib.suppress(FairleadError),
+        Client(ctx.params.get("url") or "", context=ctx.params.get("context") or "") as client,
+    ):
+        found = client.version()
+        if found is not None:
+            typer.echo(f"gateway {found.version} (API {found.api}) at {client.url}")
+    raise typer.Exit
 
 
 @app.callback()
@@ -57,7 +68,12 @@ def root(
         ),
     ] = "",
     version: Annotated[  # read by its callback
-        bool, typer.Option("--version", help="Print the version, and end.", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version, and that of the gateway if it answers; behind --url and --context.",
+            callback=_print_version,
+        ),
     ] = False,
 ) -> None:
     """Settings of every verb. The token is taken from FAIRLEAD_TOKEN only: other users can read command lines."""

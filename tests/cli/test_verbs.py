@@ -1,6 +1,7 @@
 """Verbs against a stub gateway: what they ask, what they print, how they end."""
 
 import io
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -487,3 +488,12 @@ def test_the_list_of_verbs_has_their_own_words(verb: Verb) -> None:
 def test_aliases_are_hidden(verb: Verb) -> None:
     """Users of Slurm type them from memory; the list of verbs does not have each thing twice."""
     assert load(verb).hidden
+
+
+def test_the_version_is_printed_with_that_of_the_gateway(gateway: GatewayStub, run: Run) -> None:
+    """The gateway's where it answers: an old one, or none, is no mistake."""
+    own = f"fairlead {version('fairlead-cluster')}\n"
+    assert run("--version") == (0, own, "")
+    gateway.on("GET", "/version", {"version": "9.8.7", "api": "v1", "sequence": 4})
+    assert run("--version") == (0, own + "gateway 9.8.7 (API v1) at http://gateway.test\n", "")
+    assert run("--url", "http://other.test", "--version").out.endswith("(API v1) at http://other.test\n")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from cloudevents.core.bindings.http import to_binary
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
@@ -93,8 +94,48 @@ async def test_a_bad_event_is_named_and_nothing_is_stored(body: bytes, field: st
         assert world.commands_stored() == 0
 
 
+async def test_binary_mode_as_the_sdk_writes_it() -> None:
+    """Attributes are headers, the body is the data; the same event in structured mode is the same job."""
+    async with GatewayWorld() as world:
+        made = CloudEvent(
+            {"type": JOB_SUBMIT, "source": "/ci/ä", "id": "b 1", "datacontenttype": "application/json", "subject": "x"},
+            {"command": ["true"]},
+        )
+        message = to_binary(made, JSONFormat())
+        first = await world.http.post("/v1/events", content=message.body, headers=message.headers)
+        again = await world.http.post("/v1/events", content=JSONFormat().write(made), headers=ONE)
+        assert (first.status_code, again.status_code) == (201, 200), first.text
+        assert first.json()["id"] == again.json()["id"]
+        job = first.json()["id"]
+        cancel = to_binary(
+            CloudEvent(
+                {"type": JOB_CANCEL, "source": "/ci", "id": "c", "datacontenttype": "application/json"}, {"job": job}
+            ),
+            JSONFormat(),
+        )
+        assert (await world.http.post("/v1/events", content=cancel.body, headers=cancel.headers)).status_code == 200
+        await world.in_state(job, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("missing", "field"),
+    [("ce-type", "ce-type"), ("ce-specversion", "ce-specversion"), ("ce-source", "ce-source"), ("ce-id", "ce-id")],
+)
+async def test_a_missing_attribute_of_binary_mode_is_named(missing: str, field: str) -> None:
+    """As its header. Structured mode does not look at such headers."""
+    async with GatewayWorld() as world:
+        names = {"ce-specversion": "1.0", "ce-type": JOB_SUBMIT, "ce-source": "/ci", "ce-id": "1"}
+        headers = {name: value for name, value in names.items() if name != missing}
+        answer = await world.http.post("/v1/events", json={"command": ["true"]}, headers=headers)
+        assert (answer.status_code, [each["field"] for each in answer.json()["errors"]]) == (422, [field])
+        body = event(JOB_SUBMIT, {"command": ["true"]})
+        assert (await world.http.post("/v1/events", content=body, headers=ONE | headers)).status_code == 201
+        wrong = await world.http.post("/v1/events", json={"command": []}, headers=names)
+        assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "data.command")
+
+
 async def test_another_content_type_is_415() -> None:
-    """Binary mode and plain JSON are refused by name."""
+    """Plain JSON without an event's headers is refused by name."""
     async with GatewayWorld() as world:
         answer = await world.http.post("/v1/events", content=b"{}", headers={"content-type": "application/json"})
         assert answer.status_code == 415

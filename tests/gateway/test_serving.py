@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -24,6 +25,14 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
+
+
+async def test_the_version_is_public_and_that_of_every_answer() -> None:
+    """Also without a credential."""
+    async with GatewayWorld(sign_on="local", queue=False) as world:
+        answer = await world.http.get("/version")
+        assert (answer.status_code, answer.json()["api"]) == (200, "v1")
+        assert answer.json()["version"] == answer.headers["x-fairlead-version"] == version("fairlead-cluster")
 
 
 async def test_the_openapi_document_holds_together() -> None:

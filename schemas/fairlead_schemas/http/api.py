@@ -512,6 +512,18 @@ class MissingRight(msgspec.Struct, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
+#: Version of the HTTP API: the first part of its paths.
+API_VERSION = "v1"
+
+
+class Version(msgspec.Struct, kw_only=True):
+    """Version of a gateway, and of the API that it serves."""
+
+    version: str
+    api: str
+    sequence: int
+
+
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An error, as RFC 9457 problem+json."""
 

@@ -138,12 +138,13 @@ def unknown_choice(name: str, found: str, known: Collection[str]) -> HttpError:
     return invalid([FieldError(field=name, message=f"there is no {name} {found[:80]}")], hint=hint)
 
 
-def wrong_media_type(found: bytes, expected: Collection[bytes]) -> HttpError:
+def wrong_media_type(found: bytes, expected: Collection[bytes], otherwise: str = "") -> HttpError:
     """Return a 415. Bodies that a browser sends without a preflight request (forms, plain text) are never taken for JSON:
-    no web page may submit jobs to a gateway on the visitor's machine. So curl has to set the Content-Type.
+    no web page may submit jobs to a gateway on the visitor's machine. So curl has to set the Content-Type. `otherwise`: what else is
+    taken.
     """
     names = [name.decode() for name in expected]
-    wanted = " or ".join(names)
+    wanted = " or ".join([*names, otherwise] if otherwise else names)
     return HttpError(
         415,
         "media_type",

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from fastapi import Request, Response
@@ -49,6 +50,8 @@ class RequestHead(NamedTuple):
     #: None: no Idempotency-Key was sent.
     key: str | None = None
     length: int = 0
+    #: Attributes of a CloudEvent in binary mode, without "ce-".
+    event: dict[str, str] | None = None
     #: Sender; `user` is its name.
     caller: Caller = OPEN_CALLER
 
@@ -70,7 +73,7 @@ class RequestHead(NamedTuple):
 
 def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
     """Read the headers, in one pass."""
-    content_type, user, key, length = b"", DEFAULT_USER, None, 0
+    content_type, user, key, length, event = b"", DEFAULT_USER, None, 0, None
     for name, value in headers:
         if name == b"content-type":
             content_type = value.partition(b";")[0].strip().lower()
@@ -81,7 +84,10 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
             user = value.decode("latin-1")
         elif name == b"idempotency-key":
             key = value.decode("latin-1").strip()
-    return RequestHead(content_type, user, key, length)
+        elif name[:3] == b"ce-":
+            event = {} if event is None else event
+            event[name[3:].decode("latin-1")] = unquote(value.decode("latin-1"))
+    return RequestHead(content_type, user, key, length, event)
 
 
 def owned_head(head: RequestHead, caller: Caller) -> RequestHead:

@@ -60,8 +60,10 @@ from fairlead_gateway.routes.notifications import NotificationRoutes
 from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router
 from fairlead_gateway.server.app import build_app, route_rights
+from fairlead_gateway.server.cors import Cors
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
+from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, sign_on_file
 from fairlead_gateway.signon.short_lived import ShortLived
@@ -176,6 +178,8 @@ class Gateway:
         """Return the routes about jobs, queues and nodes."""
         bus, views, waiter, registries = self._bus, self.views, self.waiter, self.settings.registries
         past, explaining = HistoricalViews(bus, views), ExplainerClient(bus)
+        per_minute = self.settings.http.submits_per_minute
+        submits = RateLimit(per_minute, "too_many_submits", "jobs", "FAIRLEAD_HTTP_SUBMITS")
         changes = queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))
         return [
             jobs.routes(views, self.queue, waiter),
@@ -193,7 +197,7 @@ class Gateway:
             query.routes(views, bus, past, self.guard, self.job_waits, explaining),
             access.routes(views, self.accounts, past),
             submit.routes(
-                submit.SubmitRoutes(views, self.queue, waiter, registries),
+                submit.SubmitRoutes(views, self.queue, waiter, registries, submits),
                 submit.DryRunRoutes(views, waiter, explaining, registries=registries),
             ),
         ]
@@ -218,10 +222,12 @@ class Gateway:
         """Return the first callable, which checks every request and answers the fast routes."""
         http, on_refusal = self.settings.http, self.metrics.count_refusal
         fast = {key: route for router in self.routers for key, route in router.fast_routes.items()}
-        guard = RequestGuard((*http.hosts, *self.sign_on.hosts), http.host)
+        cors = Cors(http.cors_origins)
+        guard = RequestGuard((*http.hosts, *self.sign_on.hosts), http.host, cors)
         limit = RefusalLimit(http.refusals_per_minute)
         stated = _HTTPS_ALONE if http.tls is not None and not is_loopback(http.host) else ()
-        return FastPath(self.views, fast, self.api, guard, limit, on_refusal, self.guard, stated)
+        rate = RateLimit(http.requests_per_minute, "too_many_requests", "requests", "FAIRLEAD_HTTP_REQUESTS")
+        return FastPath(self.views, fast, self.api, guard, limit, on_refusal, self.guard, stated, cors=cors, rate=rate)
 
     def _listen(self) -> None:
         """Let parts report to each other."""

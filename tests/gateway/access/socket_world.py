@@ -42,9 +42,9 @@ class Line:
 class SocketWorld(SignedWorld):
     """Use `async with SocketWorld() as world`. `world.port` is the gateway's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, http: HttpSettings | None = None) -> None:
         self.port = free_port()
-        super().__init__(http=HttpSettings(host="127.0.0.1", port=self.port))
+        super().__init__(http=(http or HttpSettings())._replace(host="127.0.0.1", port=self.port))
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

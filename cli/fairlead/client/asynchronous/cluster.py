@@ -17,6 +17,7 @@ from fairlead_schemas.http.api import (
     QueueFileResult,
     Rollout,
     SubmitResult,
+    Version,
 )
 from fairlead_schemas.queries.cluster_map import ClusterMap, PoolPacking
 from fairlead_schemas.wire.conditions import Readiness
@@ -145,6 +146,11 @@ class AsyncClusterRequests(AsyncJobsRequests):
     async def cluster_map(self, *, pool: str = "", rack: str = "", at: str = "") -> ClusterMap:
         """Every GPU and who holds it, of all nodes or of one pool or rack; now or at a sequence or time."""
         return decode((await self._get("/v1/map", {"pool": pool, "rack": rack, "at": at})).content, ClusterMap)
+
+    async def version(self) -> Version | None:
+        """Return the gateway's version; None where none answers, or one that has no such page."""
+        answer = await self._try("/version", PROBE_S)
+        return decode(answer.content, Version) if answer is not None and answer.status == 200 else None
 
     async def ready(self) -> bool:
         """True when the gateway answers and jobs are accepted and run."""

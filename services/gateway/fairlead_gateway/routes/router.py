@@ -214,9 +214,13 @@ class Router(APIRouter):
         bodies: dict[bytes, dict[str, Any]],
         responses: dict[int | str, dict[str, Any]],
         keyed: bool = False,
+        also: tuple[bytes, ...] = (),
+        description: str | None = None,
     ) -> None:
-        """Add the route of a POST that `server/fast_path.py` may answer, and its plain form. `bodies`: {media type: schema}."""
-        route = self.fast_routes["POST", path] = FastRoute(answer, tuple(bodies), right)
+        """Add the route of a POST that `server/fast_path.py` may answer, and its plain form. `bodies`: {media type: schema}; `also`:
+        further media types, which the description describes.
+        """
+        route = self.fast_routes["POST", path] = FastRoute(answer, (*bodies, *also), right)
         content = {
             name: each for kind, schema in bodies.items() for name, each in json_content(schema, kind.decode()).items()
         }
@@ -232,6 +236,7 @@ class Router(APIRouter):
             self.post(
                 path,
                 summary=summary,
+                description=description,
                 operation_id=operation_id,
                 status_code=status,
                 responses=responses,

@@ -20,7 +20,7 @@ from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
-from fairlead_gateway.errors import JSON, HttpError, HttpResponse, rejected
+from fairlead_gateway.errors import JSON, HttpError, HttpResponse, rejected, wrong_media_type
 from fairlead_gateway.http_messages import (
     RequestHead,
     command_key,
@@ -39,6 +39,7 @@ from fairlead_gateway.routes.job_translator import (
     runtime_error,
 )
 from fairlead_gateway.routes.router import Router, in_body, json_content, one_or_list
+from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
@@ -96,8 +97,15 @@ class SubmitRoutes:
     """Answers submits and CloudEvents."""
 
     def __init__(
-        self, views: Views, gate: CommandPublisher, waiter: ResultWaiter, registries: Registries | None = None
+        self,
+        views: Views,
+        gate: CommandPublisher,
+        waiter: ResultWaiter,
+        registries: Registries | None = None,
+        rate: RateLimit | None = None,
     ) -> None:
+        """`rate`: of the jobs that one caller submits; None: no bound."""
+        self._rate = rate
         self._views = views
         self._gate = gate
         self._waiter = waiter
@@ -117,17 +125,23 @@ class SubmitRoutes:
                     caller, user, one, command_key(user, "list", head.key, index) if keyed else ""
                 ),
             )
-            return await self._many(caller, commands)
+            return await self._many(head, commands)
         key = command_key(user, "job", head.key)
-        return await self._one(caller, read_one(body, lambda one: self._submit(caller, user, one, key), HINT))
+        return await self._one(head, read_one(body, lambda one: self._submit(caller, user, one, key), HINT))
 
     async def events(self, head: RequestHead, body: bytes) -> HttpResponse:
-        """Answer one CloudEvent or a batch, in structured JSON. Raise HttpError or UndecidedCommand."""
+        """Answer one CloudEvent or a batch in structured JSON, or one in binary mode: its attributes are headers, and the body is its
+        data. Raise HttpError or UndecidedCommand.
+        """
         self._waiter.require_ready()
+        if head.content_type == JSON:
+            return await self._one(head, read_one(body, lambda one: self._event(head, binary_event(head, one))))
         if head.content_type == CLOUDEVENT_BATCH:
-            commands = await read_list(body, LIST_JOBS_MAX, lambda _, one: self._event(head, one))
-            return await self._many(head.caller, commands)
-        return await self._one(head.caller, read_one(body, lambda one: self._event(head, one)))
+            commands = await read_list(
+                body, LIST_JOBS_MAX, lambda _, one: self._event(head, decode(ce.CloudEventIn, one))
+            )
+            return await self._many(head, commands)
+        return await self._one(head, read_one(body, lambda one: self._event(head, decode(ce.CloudEventIn, one))))
 
     def _submit(self, caller: Caller, user: str, body: bytes, key: str) -> PendingCommand:
         """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it; HttpError (403,
@@ -144,10 +158,10 @@ class SubmitRoutes:
         warning = image_warning(submission.has_image, runtimes) if submission.has_image else ""
         return PendingCommand(command_id, submission.command(command_id, key, caller.authority()), "", warning)
 
-    def _event(self, head: RequestHead, body: bytes) -> PendingCommand:
+    def _event(self, head: RequestHead, event: ce.CloudEventIn) -> PendingCommand:
         """Make the command of a CloudEvent. Raise InvalidJob naming the attribute, HttpError (409) for an id that was used
         for something else."""
-        user, event = head.user, decode(ce.CloudEventIn, body)
+        user = head.user
         _check_envelope(event)
         key = command_key(user, "event", event.source, event.id)
         try:
@@ -167,9 +181,20 @@ class SubmitRoutes:
         command = VERBS[event.type](id=command_id, user=user, authority=head.authority, job=job)
         return PendingCommand(command.id, encode_command(command), job)
 
-    async def _one(self, caller: Caller, pending: PendingCommand) -> HttpResponse:
-        if not pending.job:
-            self._waiter.require_room()
+    def _require_room(self, head: RequestHead, pending: list[PendingCommand]) -> None:
+        """Raise HttpError where new jobs are not accepted now: 503 for a log near its limit, 429 for a caller beyond its rate."""
+        submits = sum(not each.job for each in pending)
+        if not submits:
+            return
+        self._waiter.require_room()
+        if self._rate:
+            refused = self._rate.take(head.caller.principal or head.user, submits, time.monotonic())
+            if refused is not None:
+                raise refused
+
+    async def _one(self, head: RequestHead, pending: PendingCommand) -> HttpResponse:
+        caller = head.caller
+        self._require_room(head, [pending])
         refusal = shown_to(self._views, caller, verb_refusal if pending.job else job_refusal)
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
         result = self._result(caller, pending, outcome, self._shared_reasons())
@@ -183,9 +208,9 @@ class SubmitRoutes:
             self._reasons = ReasonCache(self._views.sequence)
         return self._reasons
 
-    async def _many(self, caller: Caller, pending: list[PendingCommand]) -> HttpResponse:
-        if not all(each.job for each in pending):
-            self._waiter.require_room()
+    async def _many(self, head: RequestHead, pending: list[PendingCommand]) -> HttpResponse:
+        caller = head.caller
+        self._require_room(head, pending)
         waiter = await self._waiter.outcomes(self._gate, [(each.id, each.body) for each in pending])
         reasons = ReasonCache(self._views.sequence)
         results = [
@@ -235,6 +260,17 @@ class SubmitRoutes:
 
     def _shown(self, caller: Caller, reason: Reason | None) -> Reason | None:
         return reason if reason is None or caller.is_open else shown_reason(Sight(self._views, caller), reason)
+
+
+def binary_event(head: RequestHead, body: bytes) -> ce.CloudEventIn:
+    """Return the event of a request in binary mode. Raise InvalidJob naming the header, HttpError (415) for a request without any."""
+    if not head.event:
+        raise wrong_media_type(head.content_type, (CLOUDEVENT, CLOUDEVENT_BATCH), "or the attributes as ce-* headers")
+    missing = [name for name in ("specversion", "type", "source", "id") if name not in head.event]
+    if missing:
+        raise InvalidJob([FieldError(field=f"ce-{name}", message="expected this header") for name in missing])
+    named = {name: head.event[name] for name in ("specversion", "type", "source", "id")}
+    return ce.CloudEventIn(**named, data=msgspec.Raw(body), time=head.event.get("time", ""))
 
 
 def _check_envelope(event: ce.CloudEventIn) -> None:
@@ -348,6 +384,9 @@ def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
             CLOUDEVENT_BATCH: {"type": "array", "items": event, "minItems": 1, "maxItems": LIST_JOBS_MAX},
         },
         responses=router.submit_results(),
+        also=(JSON,),
+        description="Structured JSON, one event or a batch; or binary mode: the event's data as application/json, and its attributes "
+        "specversion, type, source, id and time as headers ce-specversion, ce-type, ce-source, ce-id and ce-time.",
     )
     predicted = "What would become of them; one that would be refused is a problem (of a list: its entry is not valid)"
     router.fast(

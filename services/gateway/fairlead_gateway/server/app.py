@@ -30,13 +30,13 @@ from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
 from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Right, Router, on_cluster
-from fairlead_gateway.server.fast_path import REQUEST_ID
+from fairlead_gateway.server.fast_path import REQUEST_ID, VERSION
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_schemas.http import asyncapi
-from fairlead_schemas.http.api import Queue
+from fairlead_schemas.http.api import API_VERSION, Queue, Version
 from fairlead_schemas.units.quantities import format_milli
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.conditions import Condition, Readiness
@@ -185,6 +185,10 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
     @router.read("/healthz", "The process works", right=PUBLIC)
     async def healthz() -> Response:
         return JsonResponse({"status": "ok", "sequence": views.sequence})
+
+    @router.read("/version", "Version of the gateway, and of its API", Version, right=PUBLIC)
+    async def get_version() -> Response:
+        return JsonResponse(Version(version=VERSION.decode(), api=API_VERSION, sequence=views.sequence))
 
     ready = router.answers(Readiness)
 

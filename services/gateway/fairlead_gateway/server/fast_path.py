@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from fairlead_gateway.access.caller import OPEN_CALLER
 from fairlead_gateway.access.callers import CALLER
 from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.passwords import client_network
@@ -36,6 +37,8 @@ from fairlead_gateway.http_messages import (
     read_head,
 )
 from fairlead_gateway.routes.router import FastRoute
+from fairlead_gateway.server.cors import Cors
+from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.server.request_guard import CHANGING, RefusalLimit, RequestGuard
 from fairlead_gateway.views.fold import Views
 
@@ -50,6 +53,10 @@ REQUEST_ID = "fairlead.request_id"
 VERSION = version("fairlead-cluster").encode()
 #: With sign-on an answer is one caller's: a cache in front of the gateway would give it to the next one that has a cookie.
 _OWN = (b"cache-control", b"no-store")
+_NO_CORS = Cors()
+_NO_RATE = RateLimit(0, "", "", "")
+#: Paths that are asked by machines which watch the gateway.
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 #: Statuses of changes that were refused for what they ask.
 REFUSED = frozenset({400, 404, 409, 413, 415, 422})
 
@@ -67,8 +74,13 @@ class FastPath:
         on_refusal: Callable[[str], None],
         rights: RouteGuard,
         stated: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        cors: Cors = _NO_CORS,
+        rate: RateLimit = _NO_RATE,
     ) -> None:
-        """`stated`: further headers of every answer."""
+        """`stated`: further headers of every answer; `cors`: pages of other origins; `rate`: of the requests of one caller."""
+        self._cors = cors
+        self._rate = rate
         self._views = views
         self._rights = rights
         self._callers = rights.callers
@@ -88,8 +100,15 @@ class FastPath:
             raise RuntimeError(f"expected an HTTP request, found {scope['type']}")
         request_id = self._new_id()
         refused = self._check(scope)
+        if self._cors:
+            send = self._cors.answering(scope, send)
+            if refused is None and (preflight := self._cors.preflight(scope)) is not None:
+                await self._send(send, preflight, request_id)
+                return
         if refused is None and not self._callers.is_open:
             refused = await self._identify(scope)
+        if refused is None and self._rate:
+            refused = self._take(scope)
         if refused is not None:
             self._on_refusal(refused.code)
             await self._send(send, error_answer(scope["path"], refused, request_id), request_id)
@@ -114,6 +133,13 @@ class FastPath:
         scope[HEAD] = owned_head(scope[HEAD], caller)
         return self._limit.check(_client(scope), monotonic())
 
+    def _take(self, scope: Scope) -> HttpError | None:
+        """Count a request. Return the refusal of one beyond its caller's rate; probes are always answered."""
+        if scope["path"] in _PROBES:
+            return None
+        caller = scope.get(CALLER, OPEN_CALLER)
+        return self._rate.take(caller.principal or _address(scope), 1, monotonic())
+
     def _new_id(self) -> str:
         return f"{self._prefix}-{next(self._numbers):x}"
 
@@ -133,6 +159,8 @@ class FastPath:
         its head is refused. The scope needs method, headers, client and server, and then has the head.
 
         All of it depends on the scope alone, except for what `still_admits` looks at."""
+        if self._cors and any(name == b"origin" for name, _ in scope["headers"]):
+            return False
         return self._check(scope) is None and 0 < scope[HEAD].length <= body_bytes_max
 
     def still_admits(self, scope: Scope) -> bool:
@@ -147,7 +175,9 @@ class FastPath:
                 scope[CALLER], scope[HEAD] = caller, owned_head(scope[HEAD], caller)
             elif not self._callers.renew(caller):
                 return False
-        return self._limit.check(_client(scope), monotonic()) is None
+        if self._limit.check(_client(scope), monotonic()) is not None:
+            return False
+        return not self._rate or self._take(scope) is None
 
     async def respond(self, route: FastRoute, scope: Scope, body: bytes) -> tuple[HttpResponse, Headers]:
         """Answer a request that `admits` has let pass, and whose body is complete."""
@@ -233,5 +263,9 @@ class FastPath:
 
 def _client(scope: Scope) -> tuple[str, str]:
     """Return the network and the user that a changing request states."""
+    return _address(scope), scope[HEAD].user[:64]
+
+
+def _address(scope: Scope) -> str:
     peer = scope.get("client")
-    return client_network(peer[0]) if peer else "", scope[HEAD].user[:64]
+    return client_network(peer[0]) if peer else ""

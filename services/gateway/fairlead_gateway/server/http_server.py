@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, 
 from fairlead_bus.environment_settings import BadSetting, seconds, whole
 from fairlead_gateway.errors import HttpError, internal_error
 from fairlead_gateway.routes.router import FastRoute
+from fairlead_gateway.server import cors
 from fairlead_gateway.server.fast_path import FastPath, Headers
 from fairlead_gateway.server.handshakes import HANDSHAKES_MAX, Handshakes
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
@@ -65,12 +66,19 @@ class HttpSettings(NamedTuple):
     connections_max: int = 4096
     #: Refused changes of one client within a minute, beyond which further ones are answered 429; 0: no bound.
     refusals_per_minute: int = 600
+    #: Requests, and submitted jobs, of one caller within a minute, beyond which further ones are answered 429; 0: no bound.
+    requests_per_minute: int = 0
+    submits_per_minute: int = 0
+    #: Origins whose pages may call the gateway from browsers.
+    cors_origins: tuple[str, ...] = ()
     #: None: plain HTTP.
     tls: TlsFiles | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _PROXIES, _REQUEST_S, _CONNECTIONS, _REFUSALS, and FAIRLEAD_TLS_*. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _PROXIES, _REQUEST_S, _CONNECTIONS, _REFUSALS, _REQUESTS, _SUBMITS, FAIRLEAD_CORS_ORIGINS
+        and FAIRLEAD_TLS_*. Raises BadSetting.
+        """
         hosts = tuple(name.strip() for name in (env.get(SETTING) or "").split(",") if name.strip())
         for name in hosts:
             if not plain_name(name):
@@ -83,8 +91,19 @@ class HttpSettings(NamedTuple):
             request_s=seconds(env, "FAIRLEAD_HTTP_REQUEST_S", 30.0),
             connections_max=whole(env, "FAIRLEAD_HTTP_CONNECTIONS", 4096, unit="connections", least=1, most=1_000_000),
             refusals_per_minute=whole(env, "FAIRLEAD_HTTP_REFUSALS", 600, unit="refusals", least=0, most=1_000_000),
+            requests_per_minute=whole(env, "FAIRLEAD_HTTP_REQUESTS", 0, unit="requests", least=0, most=100_000_000),
+            submits_per_minute=whole(env, "FAIRLEAD_HTTP_SUBMITS", 0, unit="jobs", least=0, most=100_000_000),
+            cors_origins=_origins(env.get(cors.SETTING) or ""),
             tls=TlsFiles.from_environment(env),
         )
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    """Return origins separated by commas. Raise BadSetting."""
+    try:
+        return cors.read_origins(text)
+    except ValueError as error:
+        raise BadSetting(f"{cors.SETTING}: {error}") from None
 
 
 def _proxies(text: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 from fairlead_gateway.errors import HttpError
+from fairlead_gateway.server.cors import Cors
 from fairlead_schemas.units.validation import FieldError, printable
 
 SETTING = "FAIRLEAD_HTTP_HOSTS"
@@ -27,14 +28,18 @@ HEADERS_MAX = 128
 HEAD_BYTES_MAX = 64 * 1024
 #: Key in the ASGI scope of a request target that is not a plain path, set by the server's protocol class.
 TARGET = "fairlead.target"
+_NO_CORS = Cors()
 #: Remembered answers about Host headers; a client that sends many different ones must not fill the memory.
 _REMEMBERED_MAX = 256
 
 
 class RequestGuard:
-    """Guard that decides which requests may pass. `hosts`: further names; `bound`: the address or name of the listener."""
+    """Guard that decides which requests may pass. `hosts`: further names; `bound`: the address or name of the listener; `cors`: the
+    origins whose pages count as our own.
+    """
 
-    def __init__(self, hosts: Iterable[str] = (), bound: str = "127.0.0.1") -> None:
+    def __init__(self, hosts: Iterable[str] = (), bound: str = "127.0.0.1", cors: Cors = _NO_CORS) -> None:
+        self._cors = cors
         self._names = {"localhost", plain_name(bound), *map(plain_name, hosts)} - {""}
         self._remembered: dict[tuple[bytes, str], HttpError | None] = {}
 
@@ -74,7 +79,7 @@ class RequestGuard:
                 errors=[FieldError(field="Upgrade", message="expected none with a body")],
                 hint="send plain HTTP/1.1 (curl: --http1.1)",
             )
-        if scope["method"] in CHANGING and _is_foreign(origins, sites, host):
+        if scope["method"] in CHANGING and _is_foreign(origins, sites, host) and not self._is_listed(origins):
             return HttpError(
                 403,
                 "foreign_page",
@@ -91,6 +96,9 @@ class RequestGuard:
                 hint="send the body uncompressed",
             )
         return None
+
+    def _is_listed(self, origins: tuple[bytes, ...]) -> bool:
+        return len(origins) == 1 and self._cors.allows(origins[0])
 
     def _check_host(self, host: bytes, scope: Mapping[str, Any]) -> HttpError | None:
         server = scope.get("server")
