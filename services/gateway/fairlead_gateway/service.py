@@ -22,6 +22,7 @@ from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.owner_file import OwnerFile
 from fairlead_gateway.access.passwords import Passwords
 from fairlead_gateway.access.people import PeopleStore
+from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.settings import check_listener, is_loopback, sign_on_setting
 from fairlead_gateway.access.upkeep import AccountUpkeep
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
@@ -63,7 +64,6 @@ from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.cors import Cors
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
-from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, sign_on_file
 from fairlead_gateway.signon.short_lived import ShortLived

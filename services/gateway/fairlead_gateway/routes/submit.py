@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal, shown_to
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
@@ -39,7 +40,6 @@ from fairlead_gateway.routes.job_translator import (
     runtime_error,
 )
 from fairlead_gateway.routes.router import Router, in_body, json_content, one_or_list
-from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow

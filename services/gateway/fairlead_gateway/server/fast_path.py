@@ -24,6 +24,7 @@ from fairlead_gateway.access.caller import OPEN_CALLER
 from fairlead_gateway.access.callers import CALLER
 from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.passwords import client_network
+from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
 from fairlead_gateway.http_messages import (
@@ -38,7 +39,6 @@ from fairlead_gateway.http_messages import (
 )
 from fairlead_gateway.routes.router import FastRoute
 from fairlead_gateway.server.cors import Cors
-from fairlead_gateway.server.rate_limit import RateLimit
 from fairlead_gateway.server.request_guard import CHANGING, RefusalLimit, RequestGuard
 from fairlead_gateway.views.fold import Views
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_gateway.access.rate_limit import CALLERS_MAX, RateLimit
 from fairlead_gateway.server.http_server import HttpSettings
-from fairlead_gateway.server.rate_limit import CALLERS_MAX, RateLimit
 from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.access.socket_world import SocketWorld
 from tests.gateway.world import GatewayWorld
