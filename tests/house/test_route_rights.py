@@ -19,6 +19,7 @@ SENDS = frozenset({"carry_out", "send", "plan", "verb", "command_id", "encode_co
 #: Routes that say nothing about jobs, queues, nodes or people. Each further one has to be defended in a review of this list.
 PUBLIC_ROUTES = {
     ("GET", "/healthz"),
+    ("GET", "/version"),
     ("GET", "/readyz"),
     ("GET", "/openapi.json"),
     ("GET", "/asyncapi.json"),
