@@ -169,7 +169,7 @@ VERBS: tuple[Verb, ...] = (
         "The record",
         "usage",
         "usage:usage",
-        "Show who had how many GPU-hours of which model in a month, and what they cost.",
+        "Show who had how many GPU-hours of which model in a month or between two times, and what they cost.",
     ),
     Verb(
         "The record",

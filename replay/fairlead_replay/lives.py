@@ -84,7 +84,9 @@ class Lives:
             self.submitted += 1
             if event.array is not None:
                 self.arrays[job] = event.array
-            if event.start_at_ns > at_ns:
+            if event.held:
+                after = "held"
+            elif event.start_at_ns > at_ns:
                 after = "scheduled"
         self._run(job, event)
         self.states[job] = after

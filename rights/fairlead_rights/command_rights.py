@@ -135,6 +135,10 @@ def _remove_queue(path: str, move_to: str) -> list[Need]:
     return [_set_queue(path, ""), *moved]
 
 
+def _close_queue(item: Any) -> list[Need]:
+    return [_set_queue(item.path, "")]
+
+
 def _node(item: Any) -> list[Need]:
     return [Need("node:operate", "node", item.node)]
 
@@ -193,6 +197,9 @@ COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.MoveJob: _move,
     cmd.UpdateJob: _update,
     cmd.ApplyQueues: _apply_queues,
+    cmd.HoldQueue: _close_queue,
+    cmd.DrainQueue: _close_queue,
+    cmd.ReleaseQueue: _close_queue,
     cmd.CordonNode: _node,
     cmd.UncordonNode: _node,
     cmd.DrainNode: _node,
@@ -252,6 +259,9 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
     ev.PoolRemoved: lambda event: [Need("queue:set", "pool", event.pool)],
     ev.QueueConfigured: _set,
     ev.QueueRemoved: lambda event: _remove_queue(event.path, event.move_to),
+    ev.QueueHeld: _close_queue,
+    ev.QueueDrained: _close_queue,
+    ev.QueueReleased: _close_queue,
     ev.NodeCordoned: _node,
     ev.NodeUncordoned: _node,
     ev.NodeDraining: _node,

@@ -18,7 +18,7 @@ from referencing.jsonschema import DRAFT202012
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
 #: Parameters whose values contain slashes; OpenAPI has no way to write that.
-_DEEP = {"/v1/queues/{path}": "path"}
+_DEEP = {f"/v1/queues/{{path}}{verb}": "path" for verb in ("", ":hold", ":drain", ":release")}
 _BASE = "urn:fairlead:openapi"
 _REGISTRY: Registry[Any] = Registry().with_resource(_BASE, Resource(DOCUMENT, DRAFT202012))
 _READS_JSON = re.compile(r"application/([\w.-]+\+)?json\b")

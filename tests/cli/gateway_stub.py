@@ -73,6 +73,8 @@ def queue_document(path: str, **changes: Any) -> dict[str, Any]:
         "users": {},
         "preempted": 0,
         "budget": None,
+        "held": None,
+        "drained": None,
     }
     return {**document, **changes}
 

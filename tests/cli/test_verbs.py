@@ -446,19 +446,58 @@ def test_a_stopped_stack_is_not_replaced_by_an_unknown_one(
     assert gateway.requests
 
 
+def test_a_job_is_submitted_held(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """By the option, by a script's own, and by sbatch's."""
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --hold\ntrue\n")
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    for words in (
+        ("submit", "--hold", "--", "true"),
+        ("submit", str(tmp_path / "a.sh")),
+        ("sbatch", "-H", "--wrap", "true"),
+    ):
+        assert run(*words).code == 0
+    assert [body["held"] for body in gateway.bodies()] == [True, True, True]
+
+
+def test_queues_are_held_drained_and_released(gateway: GatewayStub, run: Run) -> None:
+    """One request and one line for each; a refusal names what is wrong, and the others are closed all the same."""
+    for verb in ("hold", "drain", "release"):
+        gateway.on("POST", f"/v1/queues/research/vision:{verb}", queue_document("research/vision"))
+    assert run("queues", "hold", "research/vision", "--reason", "storage moves").out == "research/vision held\n"
+    assert run("queues", "drain", "research/vision", "-o", "name").out == "queue/research/vision\n"
+    assert run("queues", "release", "research/vision").out == "research/vision released\n"
+    assert gateway.bodies() == [{"reason": "storage moves"}, {}, {}]
+    gateway.on(
+        "POST", "/v1/queues/nope:hold", {"type": "x", "title": "T", "status": 404, "detail": 'no queue "nope"'}, 404
+    )
+    refused = run("queues", "hold", "nope", "research/vision")
+    assert (refused.code, refused.out) == (3, "research/vision held\n") and 'no queue "nope"' in refused.err
+
+
+def test_closed_queues_are_shown(gateway: GatewayStub, run: Run) -> None:
+    """In a column of their own, with the queue above that closes them; without any, there is no such column."""
+    closed = {"by": "ann", "reason": "", "since": "2026-01-01T00:00:00.000Z"}
+    rows = [queue_document("a", held=closed), queue_document("a/b", drained=closed), queue_document("c")]
+    gateway.on("GET", "/v1/queues", page(*rows))
+    lines = [line.split("  ") for line in run("queues").out.splitlines()]
+    assert [line[-1].strip() for line in lines] == ["STATE", "held", "held by a, drained", "-"]
+    gateway.on("GET", "/v1/queues", page(queue_document("c")))
+    assert "STATE" not in run("queues").out
+
+
 @pytest.mark.parametrize("verb", [("submit",), ("sbatch",)])
-def test_a_script_that_requests_a_hold_is_not_started(
+def test_a_script_that_requests_licences_is_not_started(
     gateway: GatewayStub, run: Run, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
     """It is refused with the option to ignore it; with that option it is submitted, and the warning names the ignored
     directive."""
-    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --hold --nodes=2\ntrue\n")
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --licenses=a --nodes=2\ntrue\n")
     refused = run(*verb, str(tmp_path / "a.sh"))
     assert (refused.code, gateway.requests) == (2, [])
-    assert "hold: " in refused.err and "--ignore hold" in refused.err
+    assert "licenses: " in refused.err and "--ignore licenses" in refused.err
     gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
-    ran = run(*verb, "--ignore", "hold", str(tmp_path / "a.sh"))
-    assert ran.code == 0 and "hold is IGNORED" in ran.err
+    ran = run(*verb, "--ignore", "licenses", str(tmp_path / "a.sh"))
+    assert ran.code == 0 and "licenses is IGNORED" in ran.err
     assert gateway.bodies()[0]["nodes"] == 2
 
 
@@ -467,12 +506,12 @@ def test_a_kubernetes_job_with_volumes_is_not_started_without_them(
 ) -> None:
     """It would fail, and be tried again, for want of what its file names."""
     (tmp_path / "job.yaml").write_text(
-        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {suspend: true, template: {spec: {containers: [{name: a, "
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, "
         "command: [x], envFrom: [{secretRef: {name: s}}]}], initContainers: [{name: i}]}}}\n"
     )
     refused = run("submit", "-f", str(tmp_path / "job.yaml"))
     assert (refused.code, gateway.requests) == (2, [])
-    for name in ("spec.suspend", "containers[0].envFrom", "spec.template.spec.initContainers"):
+    for name in ("containers[0].envFrom", "spec.template.spec.initContainers"):
         assert f"--ignore {name}" in refused.err
 
 

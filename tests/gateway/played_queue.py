@@ -43,6 +43,12 @@ def obliging(command: Any) -> list[ev.Event]:
             ]
         case cmd.MoveJob():
             return [ev.JobMoved(cause=cause, job=command.job, queue=command.queue, by=command.user)]
+        case cmd.HoldQueue():
+            return [ev.QueueHeld(cause=cause, path=command.path, reason=command.reason, by=command.user)]
+        case cmd.DrainQueue():
+            return [ev.QueueDrained(cause=cause, path=command.path, reason=command.reason, by=command.user)]
+        case cmd.ReleaseQueue():
+            return [ev.QueueReleased(cause=cause, path=command.path, by=command.user)]
         case _:
             raise AssertionError(f"nobody asked for {command}")
 

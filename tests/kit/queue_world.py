@@ -72,10 +72,12 @@ def _checked(kind: type[ev.EventBase], handler: Any) -> Any:
         if handler is not None:
             handler(state, event, at)
         after = state_of(state, event.job)
-        scheduled = name == "JobSubmitted" and (event.start_at_ns > at.time_ns or after == "scheduled")
-        assert after == ("scheduled" if scheduled else next_state(before, name)), (
-            f"{event} led from {before} to {after}"
-        )
+        expected = next_state(before, name)
+        if name == "JobSubmitted" and event.held:
+            expected = "held"
+        elif name == "JobSubmitted" and (event.start_at_ns > at.time_ns or after == "scheduled"):
+            expected = "scheduled"
+        assert after == expected, f"{event} led from {before} to {after}"
 
     return fold
 
@@ -193,6 +195,15 @@ class QueueWorld:
 
     def release(self, job: str) -> Any:
         return self.one(cmd.ReleaseJob(id=self._id(), user="bob", job=job))
+
+    def hold_queue(self, path: str, reason: str = "") -> Any:
+        return self.one(cmd.HoldQueue(id=self._id(), user="boss", path=path, reason=reason))
+
+    def drain_queue(self, path: str, reason: str = "") -> Any:
+        return self.one(cmd.DrainQueue(id=self._id(), user="boss", path=path, reason=reason))
+
+    def release_queue(self, path: str) -> Any:
+        return self.one(cmd.ReleaseQueue(id=self._id(), user="boss", path=path))
 
     def quota(self, path: str, gpus: int | None) -> Any:
         """A queue's maximum of GPUs."""

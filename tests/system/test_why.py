@@ -19,6 +19,7 @@ CASES = {
     "quota": "queue team is at 2 of 4 GPUs; this needs 4",
     "kept for it": "hollow-1, hollow-2, hollow-3, hollow-4 are kept for it from about",
     "kept for another": "4 are kept for other jobs; hollow-1, hollow-2, hollow-3, hollow-4 are kept for job 13 from about",
+    "held queue": "queue team is held by owner: nothing new of it starts (storage moves until noon)",
 }
 
 

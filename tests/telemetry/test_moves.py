@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from fairlead_gateway.views.fold import Views
+from fairlead_replay.lives import Lives
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.queries.answers import find_job
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.moved_jobs import afternoon, again
 from tests.telemetry.rows import store
-from tests.telemetry.story import offered, started
+from tests.telemetry.story import START_NS, Story, offered, started, submitted
 
 
 @pytest.fixture
@@ -81,3 +83,23 @@ def test_use_counts_for_the_queue_in_which_it_occurred(warehouse: Warehouse) -> 
     assert sorted(rows) == [("a", 1, "0.00"), ("d", 1, "2.00")]
     assert warehouse.rows("SELECT state, attempt FROM jobs WHERE id = '7'") == [("placed", 2)]
     assert warehouse.rows("SELECT queue, jobs FROM queue_wait ORDER BY queue") == [("b", 2), ("d", 1)]
+
+
+@pytest.mark.parametrize("folds", [1, 4])
+def test_jobs_that_are_submitted_held_are_held_in_every_fold(warehouse: Warehouse, folds: int) -> None:
+    """Also with a start time or behind others, until a release; whether the events come in one span or in several."""
+    story = Story()
+    story.at(1, ev.QueueConfigured(cause="clock", path="research"))
+    story.at(2, submitted("1", held=True), submitted("2", held=True, start_at_ns=START_NS * 2))
+    story.at(3, submitted("3", held=True, after=(ev.Dependency(job="1"),)), submitted("4"))
+    story.at(4, ev.JobReleased(cause="cmd:r", job="1", by="ada"))
+    for first in range(0, len(story.commits), len(story.commits) // folds):
+        store(warehouse, story, first, len(story.commits) // folds)
+    expected = {"1": "queued", "2": "held", "3": "held", "4": "queued"}
+    assert dict(warehouse.rows("SELECT id, state FROM jobs")) == expected
+    documents = {job: find_job(warehouse, job) for job in expected}
+    assert {job: found.state for job, found in documents.items() if found is not None} == expected
+    lives = Lives()
+    for _, commit, _ in story.commits:
+        lives.fold(commit)
+    assert lives.states == expected

@@ -1,6 +1,7 @@
-"""`queues`, `queues apply`, `queues delete` and `move`: who may have how much, and which job is whose."""
+"""`queues` with its verbs, and `move`: who may have how much, and which job is whose."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,16 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.jobs import each
-from fairlead.commands.options import Ids, IfMatch, ListFormat, ListOutput, Output, complete_queue, connect
+from fairlead.commands.options import (
+    Ids,
+    IfMatch,
+    ListFormat,
+    ListOutput,
+    Output,
+    carry_out,
+    complete_queue,
+    connect,
+)
 from fairlead.errors import InputRefused
 from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
@@ -137,6 +147,54 @@ def delete(
         terminal.write(terminal.document(answer, output))
     else:
         terminal.write(f"queue/{path}\n" if output is Format.names else f"{path} deleted\n")
+
+
+QueuePaths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="QUEUE…", help="Paths, such as research/vision.", autocompletion=complete_queue, show_default=False
+    ),
+]
+ClosingReason = Annotated[str, typer.Option("--reason", help="Shown to those whose jobs wait or are refused.")]
+
+
+@app.command()
+def hold(paths: QueuePaths, reason: ClosingReason = "", output: Output = Format.table) -> None:
+    """Start nothing new of queues and of those below them; what runs goes on, and jobs may still be submitted.
+
+    fairlead queues hold research --reason "storage moves until noon"
+
+    The waiting jobs say so (fairlead why). An empty queue: hold it, drain it, and wait for what runs.
+    """
+    _close(paths, lambda client, path: client.hold_queue(path, reason), "held", output)
+
+
+@app.command()
+def drain(paths: QueuePaths, reason: ClosingReason = "", output: Output = Format.table) -> None:
+    """Accept no further jobs in queues and in those below them; what waits and runs in them goes on.
+
+    fairlead queues drain research/old --reason "use research/new"
+    """
+    _close(paths, lambda client, path: client.drain_queue(path, reason), "drained", output)
+
+
+@app.command()
+def release(paths: QueuePaths, output: Output = Format.table) -> None:
+    """End the hold and the drain of queues.
+
+    fairlead queues release research
+    """
+    _close(paths, Client.release_queue, "released", output)
+
+
+def _close(paths: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
+    """Carry a verb out on every queue, even when one refuses; the first refusal decides the exit code."""
+    with connect() as client:
+        failures = list(carry_out(client, paths, verb, kind="queue", done=done, output=output).values())
+    for failure in failures[1:]:
+        terminal.note(f"error: {failure}")
+    if failures:
+        raise failures[0]
 
 
 def move(

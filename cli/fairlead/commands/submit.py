@@ -80,6 +80,7 @@ def submit(
     prefer: option.Prefer = None,
     toleration: option.Toleration = None,
     exclusive: option.Exclusive = False,
+    hold: option.Hold = False,
     cpus: option.Cpus = "",
     memory: option.Memory = "",
     time: option.Time = "",

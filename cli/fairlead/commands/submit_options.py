@@ -41,6 +41,7 @@ Toleration = Annotated[
     ),
 ]
 Exclusive = Annotated[bool, typer.Option("--exclusive", help="No other job's work on its nodes.")]
+Hold = Annotated[bool, typer.Option("--hold", "-H", help="Let it wait until it is released (fairlead release JOB).")]
 Cpus = Annotated[str, typer.Option("--cpus", help='CPUs per node: 8, 0.5 or "500m".')]
 Memory = Annotated[str, typer.Option("--memory", help="Memory per node (or task): 64Gi.")]
 Time = Annotated[

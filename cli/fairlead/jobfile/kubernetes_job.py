@@ -187,9 +187,7 @@ def _run_policy(rest: dict[str, Any], at: str, draft: JobDraft) -> None:
         if "queue" in draft.job:
             draft.note("suspend is not followed: with Kueue it means that the queue starts the job, as it does here")
             return
-        draft.unkept[f"{at}.suspend"] = (
-            "a job cannot be submitted on hold: submit it later, or hold it then (fairlead hold JOB)"
-        )
+        draft.put("held", True, f"{at}.suspend")
 
 
 # ---------------------------------------------------------------------------- kinds

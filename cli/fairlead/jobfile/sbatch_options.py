@@ -164,7 +164,6 @@ NOT_FOLLOWED = {
 UNKEPT = {
     "nodelist": "use nodeSelector or nodeAffinity in a job file",
     "exclude": "use nodeAffinity in a job file, such as kubernetes.io/hostname!=n7",
-    "hold": "submit with --begin, or submit and then fairlead hold ID",
     "licenses": "there are no licences here",
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
     "input": "read the file in the script",
@@ -465,6 +464,10 @@ def _begin(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> Non
         raise ValueError('expected a time such as "now+1hour" or "2027-01-31T10:00:00+01:00"') from None
 
 
+def _hold(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    job["held"] = True
+
+
 def _requeue(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
     """Slurm requeues after the loss of a node, not after a failed exit; that is what always happens here."""
 
@@ -478,6 +481,6 @@ DIRECTIVES: dict[str, Callable[[str, Fields, SbatchShape, list[str]], None]] = {
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
     "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin,
     "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
-    "dependency": _dependency, "requeue": _requeue,
+    "dependency": _dependency, "requeue": _requeue, "hold": _hold,
     "output": _file("stdout"), "error": _file("stderr"), "open-mode": _open_mode,
 }  # fmt: skip

@@ -37,6 +37,7 @@ class SubmitOptions(NamedTuple):
     prefer: Sequence[str] = ()
     toleration: Sequence[str] = ()
     exclusive: bool = False
+    hold: bool = False
     time: str = ""
     slice: str = ""
     deadline: str = ""
@@ -54,6 +55,8 @@ def jobfile_words(given: SubmitOptions) -> dict[str, Any]:
     words.update(_where(given))
     if resources := _resources(given):
         words["resources"] = resources
+    if given.hold:
+        words["held"] = True
     if times := {key: value for key, value in (("total", given.time), ("slice", given.slice)) if value}:
         words["time"] = times
     if output := {key: value for key, value in (("keep", given.output_keep), ("max", given.output_max)) if value}:

@@ -75,6 +75,7 @@ def queue_columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[TableCol
         TableColumn("WAITING", lambda q: str(q.waiting), right=True),
         TableColumn("RUNNING", lambda q: str(q.running), right=True),
         *_budget_columns(queues),
+        *((TableColumn("STATE", lambda q: _state(q, queues)),) if any(q.held or q.drained for q in queues) else ()),
         *drawn,
         TableColumn("SHARE", _share, wide=True, right=True),
         TableColumn("PAST USE", _past_use, wide=True, right=True),
@@ -130,6 +131,17 @@ def _amount(resource: str, amount: int) -> str:
         return format_memory(amount)
     unit = "GPUs" if resource == "gpu" else "CPUs" if resource == "cpu" else resource.removeprefix("gpu:")
     return f"{format_milli(amount)} {unit}"
+
+
+def _state(queue: Queue, queues: Sequence[Queue]) -> str:
+    """Return `held`, `drained by org`, or both: closed by itself, or by the nearest closed queue above it."""
+    above = [each for each in queues if queue.path == each.path or queue.path.startswith(f"{each.path}/")]
+    words: list[str] = []
+    for word, closed in (("held", [q for q in above if q.held]), ("drained", [q for q in above if q.drained])):
+        if closed:
+            nearest = max(closed, key=lambda each: len(each.path))
+            words.append(word if nearest is queue else f"{word} by {nearest.path}")
+    return ", ".join(words)
 
 
 def _roles(queue: Queue) -> str:

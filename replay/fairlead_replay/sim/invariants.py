@@ -46,6 +46,9 @@ from fairlead_schemas.wire.events import (
     PrincipalAdmitted,
     PrincipalSuspended,
     QueueConfigured,
+    QueueDrained,
+    QueueHeld,
+    QueueReleased,
     QueueRemoved,
     QueuesApplied,
     RolesApplied,
@@ -62,6 +65,13 @@ class Violation(AssertionError):
     """An invariant does not hold; the message names it, the log sequence and what was found."""
 
 
+def _closed_above(closed: set[str], path: str) -> str:
+    """Return the queue, or the nearest above it, that is closed; "" for none."""
+    while path and path not in closed:
+        path = path.rpartition("/")[0]
+    return path
+
+
 class Books:
     """Limits of queues (I5), gangs (I6) and pools, by the events alone."""
 
@@ -71,6 +81,8 @@ class Books:
         self.charged: dict[str, tuple[str, str, Request]] = {}  # {job: the same}
         self.placed: set[tuple[str, int]] = set()  # (job, attempt): a later rank for it comes too late
         self.pools: dict[str, str] = {}  # {node: pool}
+        self.held: set[str] = set()  # queues of which nothing new may be offered
+        self.drained: set[str] = set()  # queues that accept no further jobs
 
     def take(self, event: Event) -> str:
         """Book one event; returns what is wrong with it, "" if nothing is."""
@@ -78,15 +90,27 @@ class Books:
             case QueueConfigured():
                 self.settings[event.path] = event.settings or QueueSettings()
             case JobSubmitted():
+                if closed := _closed_above(self.drained, event.queue):
+                    return f"{event.job} was submitted to {event.queue}, though {closed} is drained"
                 self.requests[event.job] = (event.queue, event.user, event.request)
             case JobMoved():
                 _, user, request = self.requests[event.job]
                 self.requests[event.job] = (event.queue, user, request)
             case QueueRemoved():
                 del self.settings[event.path]
+                self._release(event.path)
                 if event.move_to:  # what has ended in it is not asked for again
                     self._move_all(event.path, event.move_to)
+            case QueueHeld():
+                self.held.add(event.path)
+            case QueueDrained():
+                self.drained.add(event.path)
+            case QueueReleased():
+                self._release(event.path)
             case JobOffered() if (event.job, event.attempt) not in self.placed:
+                closed = _closed_above(self.held, self.job_request(event.job)[0])
+                if closed and event.job not in self.charged:  # else it is an open offer that is on its way back
+                    return f"{event.job} was offered, though {closed} is held"
                 return self._charge(event.job)
             case NodeJoined() | NodeChanged():
                 self.pools[event.node] = event.inventory.labels.get(POOL_LABEL, DEFAULT_POOL)
@@ -102,6 +126,10 @@ class Books:
             case _:
                 pass
         return ""
+
+    def _release(self, path: str) -> None:
+        self.held.discard(path)
+        self.drained.discard(path)
 
     def _move_all(self, path: str, to: str) -> None:
         for job, (queue, user, request) in self.requests.items():

@@ -46,10 +46,13 @@ from fairlead_schemas.wire.commands import (
     ApplyQueues,
     CancelMaintenance,
     CancelRollout,
+    DrainQueue,
     FinishRolloutNode,
+    HoldQueue,
     PauseRollout,
     PlacerCommand,
     QuarantineNode,
+    ReleaseQueue,
     RemoveNode,
     RequeueJob,
     ResetBreaker,
@@ -354,6 +357,29 @@ class Restless(People):
             past_percent=rng.choice((0, 0, 50)), prices=rng.choice(({}, {}, {MODEL: 2500})),
         )  # fmt: skip
         return PoolEntry(pool=name, settings=settings)
+
+
+class QueueClosers(Restless):
+    """Administrators who also hold, drain and release queues; and people who submit some jobs held. Their draws add to those of
+    `Restless`.
+    """
+
+    async def _interfere(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.5:
+            kind = rng.choice((HoldQueue, DrainQueue, ReleaseQueue, ReleaseQueue))
+            await self.send("queue", [kind(id=self.new_id(), user="boss", path=self._any_path())])
+        else:
+            await super()._interfere()
+
+    async def tidy(self) -> None:
+        """Every queue is released first."""
+        for path in (*ABOVE, *PATHS, "aside", *SIDE_PATHS):
+            await self.send("queue", [ReleaseQueue(id=self.new_id(), user="boss", path=path)])
+        await super().tidy()
+
+    def _job(self) -> SubmitJob:
+        return msgspec.structs.replace(super()._job(), held=self.rng.random() < 0.2)
 
 
 class JobUpdaters(Restless):

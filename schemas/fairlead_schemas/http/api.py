@@ -232,6 +232,14 @@ class QueueShare(msgspec.Struct, kw_only=True):
     spent_percent: float | None = None
 
 
+class QueueClosure(msgspec.Struct, kw_only=True):
+    """Hold or drain of a queue by a person."""
+
+    by: str
+    reason: str
+    since: str
+
+
 class Queue(msgspec.Struct, kw_only=True):
     """Queue with its limits and its use.
 
@@ -264,6 +272,9 @@ class Queue(msgspec.Struct, kw_only=True):
     budget: QueueBudget | None = None
     #: Where it is asked for (`shares=true`) and the explainer answers.
     share: QueueShare | None = None
+    #: Held: nothing new of it and of the queues below it starts. Drained: they accept no further jobs. null: it is not.
+    held: QueueClosure | None = None
+    drained: QueueClosure | None = None
 
 
 class Pool(msgspec.Struct, kw_only=True):

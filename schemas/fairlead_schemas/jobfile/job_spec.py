@@ -228,6 +228,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
         "signal": "checkpoint: {signal: USR1, notice: 2m}",
         "max_retries": "retries: {max: 3}",
         "backoffLimit": "retries: {max: 3}",
+        "hold": "held: true",
+        "suspend": "held: true",
         "begin": "startAt",
         "start_after": "startAt",
         "dependency": "dependsOn",
@@ -286,6 +288,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     retries: Retries = Retries()
     #: An element count (8 is 0-7) or a range ("1-100"); "1-100%5" runs five of them at once.
     array: int | str | None = None
+    #: True: it waits until a person releases it.
+    held: bool = False
     #: RFC 3339 time before which the job is not offered.
     startAt: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     #: RFC 3339 time by which it shall have ended: among equals the earliest that can be met goes first.

@@ -116,6 +116,7 @@ def resolve(
         checkpoint=checkpoint,
         key=key,
         digest=digest_of(body)[:16] if key else "",
+        held=spec.held,
         gang=launchers.gang_rule(launchers.launcher_of(spec.launcher, spec.command), spec.onFailure),
     )
 

@@ -170,7 +170,7 @@ class PossibleChange(_Words, frozen=True, kw_only=True):
 class Explanation(_Words, frozen=True, kw_only=True):
     """The dominant reason, its evidence, and what would change it. The gateway turns it into sentences."""
 
-    #: turn | budget | maximum | user_limit | reserved | claimed | place | next; "": it does not wait in line.
+    #: turn | budget | queue_held | maximum | user_limit | reserved | claimed | place | next; "": it does not wait in line.
     reason: str
     limit: Limit | None = None
     #: Why a job that is not submitted yet would wait for a place.
@@ -197,8 +197,9 @@ class DryRunQuota(_Words, frozen=True, kw_only=True):
 class Estimate(_Words, frozen=True, kw_only=True):
     """Estimate of a job's start by the time limits of the runs and of the jobs ahead, or the cause of its absence."""
 
-    #: Why no estimate is possible: it waits for other jobs, no node is known, or what it needs is kept for others.
-    unknown: Literal["", "after", "no_node", "reserved", "claimed"] = ""
+    #: Why no estimate is possible: it waits for other jobs, no node is known, what it needs is kept for others, or its queue
+    #: is held.
+    unknown: Literal["", "after", "no_node", "reserved", "claimed", "queue_held"] = ""
     #: Unix ns; 0: no estimate.
     start_ns: int = 0
     #: Jobs ahead that were laid out in time, and True if there are more.

@@ -64,6 +64,8 @@ class SubmitJob(CommandBase, tag=True, frozen=True, kw_only=True):
     on_partition: OnPartition = AS_THE_CLUSTER
     checkpoint: Checkpoint | None = None
     gang: GangRule = ""
+    #: Let it wait until a person releases it.
+    held: bool = False
     #: Idempotency key, bound to its user ("" for none), and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
@@ -107,6 +109,26 @@ class ApplyQueues(CommandBase, tag=True, frozen=True, kw_only=True):
     reclaim: bool = False
     #: Log sequence after which nothing that is named here may have changed; None: it may have.
     unchanged_since: int | None = None
+
+
+class HoldQueue(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Start nothing new of a queue and of those below it."""
+
+    path: str
+    reason: str = ""
+
+
+class DrainQueue(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Accept no further jobs in a queue and in those below it."""
+
+    path: str
+    reason: str = ""
+
+
+class ReleaseQueue(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End the hold and the drain of a queue."""
+
+    path: str
 
 
 class MoveJob(CommandBase, tag=True, frozen=True, kw_only=True):
@@ -381,7 +403,19 @@ class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: EndReason = "signed_out"
 
 
-QueueCommand = SubmitJob | CancelJob | RequeueJob | HoldJob | ReleaseJob | MoveJob | UpdateJob | ApplyQueues
+QueueCommand = (
+    SubmitJob
+    | CancelJob
+    | RequeueJob
+    | HoldJob
+    | ReleaseJob
+    | MoveJob
+    | UpdateJob
+    | ApplyQueues
+    | HoldQueue
+    | DrainQueue
+    | ReleaseQueue
+)
 PlacerCommand = (
     CordonNode
     | UncordonNode

@@ -41,6 +41,7 @@ class JobMove(NamedTuple):
 MOVES: tuple[JobMove, ...] = (
     JobMove("", "JobSubmitted", "queued", "a person submits", "queue", "the spec and what it asks for, in integers"),
     JobMove("", "JobSubmitted", "scheduled", "a person submits with a start time or behind other jobs", "queue", "the spec and what it waits for"),
+    JobMove("", "JobSubmitted", "held", "a person submits a job to be held", "queue", "the spec"),
     JobMove("", "JobOffered", "offered", "an array's element gets its turn", "queue", "attempt, rank of the offer"),
     JobMove("scheduled", "JobQueued", "queued", "the start time has come, the other jobs have ended", "queue", "–"),
     JobMove("scheduled", "JobFailed", "failed", "a job it waited for has ended otherwise", "queue", "reason dependency"),
@@ -101,8 +102,8 @@ MOVES: tuple[JobMove, ...] = (
 )
 # fmt: on
 
-#: {(state, event): next state}; the key of a job's first event is "". "scheduled" and "queued" are
-#: distinguished by the start time, so this table omits one entry of the birth row.
+#: {(state, event): next state}; the key of a job's first event is "". "scheduled", "held" and "queued"
+#: are distinguished by what the event carries, so this table omits two entries of the birth row.
 NEXT: dict[tuple[str, str], str] = {(m.source, m.event): m.target for m in reversed(MOVES)}
 
 
@@ -121,6 +122,9 @@ NOT_MOVING: dict[str, str] = {
     "PoolRemoved": "is about a pool",
     "QueueConfigured": "is about a queue",
     "QueueRemoved": "is about a queue",
+    "QueueHeld": "is about a queue",
+    "QueueDrained": "is about a queue",
+    "QueueReleased": "is about a queue",
     "BudgetReached": "is about a queue",
     "JobUpdated": "the job stays where it is; its name, labels, priority or time limit are others",
     "PriorityAged": "the jobs wait on, before others than till now",

@@ -16,6 +16,7 @@ from fairlead_queue.fairness.past_use import PastUseRow
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_queue.waiting.nodes import NodeCapacity
 from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveJob
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
@@ -150,6 +151,9 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     nodes: list[tuple[str, NodeCapacity]]
     removed_seq: int
     changed: list[tuple[str, int]]  # jobs that were changed since their submit: few
+    #: Paths of queues that are held, and of those that are drained.
+    held_queues: list[str] = []
+    drained_queues: list[str] = []
 
 
 _CODEC = SnapshotCodec(QueueSnapshot, VERSION)
@@ -210,6 +214,8 @@ def dump(state: QueueState) -> bytes:
             nodes=sorted(state.nodes.shapes.items()),
             removed_seq=state.removed_seq,
             changed=sorted((job.id, job.changed_seq) for job in state.jobs.values() if job.changed_seq),
+            held_queues=sorted(state.closures.held),
+            drained_queues=sorted(state.closures.drained),
         )
     )
 
@@ -305,6 +311,7 @@ def load(data: bytes) -> QueueState:
     for node, shape in document.nodes:
         state.nodes.set(node, shape)
     _load_queues(state, document)
+    state.closures = QueueClosures(document.held_queues, document.drained_queues)
     state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}

@@ -14,6 +14,7 @@ from fairlead_queue.fairness.waiting_line import RANK_STEP, WaitingLine, priorit
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.waiting import before_images
 from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_queue.waiting.nodes import Nodes
 from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, LiveQueue, PoolState, RequestClass, pool_of
 from fairlead_queue.waiting.wait_conditions import Dependents, Due
@@ -28,6 +29,8 @@ class QueueState(UndoLog):
         super().__init__()
         self.pools: dict[str, PoolState] = {DEFAULT_POOL: PoolState(DEFAULT_POOL, PoolSettings())}
         self.queues: dict[str, LiveQueue] = {}
+        #: Queues that people hold or drain.
+        self.closures = QueueClosures()
         #: {queue: what it has used of its budget}
         self.accounts: dict[str, Account] = {}
         self.classes: dict[Request, RequestClass] = {}

@@ -28,7 +28,7 @@ UNKEPT: dict[str, list[str]] = {
     "pod": [],
     "pytorchjob": [],
     "rayjob": ["spec.runtimeEnvYAML"],
-    "several": ["spec.suspend", "spec.template.spec.initContainers"],
+    "several": ["spec.template.spec.initContainers"],
 }
 
 
@@ -112,6 +112,11 @@ def test_operators_jobs_are_gangs() -> None:
         "1G",
     ]
     assert ray["groups"] == [{"nodes": 2, "resources": {"nvidia.com/gpu": 1, "cpu": "8", "memory": "16Gi"}}]
+
+
+def test_a_suspended_job_is_held() -> None:
+    """As Kubernetes keeps it from starting until somebody resumes it."""
+    assert [found.get("held") for found in load("several").jobs].count(True) == 1
 
 
 def test_labels_of_kueue_are_followed() -> None:

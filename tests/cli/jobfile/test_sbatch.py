@@ -122,8 +122,6 @@ def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
 @pytest.mark.parametrize(
     ("directive", "name"),
     [
-        ("--hold", "hold"),
-        ("-H", "hold"),
         ("--nodelist=n1", "nodelist"),
         ("-x n2", "exclude"),
         ("--gres=shard:1", "gres"),

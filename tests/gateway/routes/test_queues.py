@@ -167,6 +167,24 @@ async def test_a_busy_queue_is_not_deleted() -> None:
         assert (await house.http.get("/v1/queues/research/vision")).status_code == 200
 
 
+async def test_a_queue_is_held_drained_and_released() -> None:
+    """The answers are the queue as it is then; a release takes no reason; refusals are those of any verb."""
+    async with QueueHouse() as house:
+        await house.http.post("/v1/queues:apply", json=FILE)
+        held = await house.http.post("/v1/queues/research/vision:hold", json={"reason": "storage moves"})
+        assert (held.status_code, held.json()["held"]["reason"], held.json()["drained"]) == (200, "storage moves", None)
+        drained = await house.http.post("/v1/queues/research/vision:drain")
+        assert (drained.status_code, drained.json()["drained"]["by"]) == (200, "anonymous")
+        released = await house.http.post("/v1/queues/research/vision:release", json={})
+        assert (released.status_code, released.json()["held"]) == (200, None)
+        assert [type(each).__name__ for each in house.asked[-3:]] == ["HoldQueue", "DrainQueue", "ReleaseQueue"]
+        assert list(errors(await house.http.post("/v1/queues/research:release", json={"reason": "x"}))) == ["reason"]
+        assert (await house.http.post("/v1/queues/R!:hold", json={})).status_code == 404
+        for code, status in (("conflict", 409), ("not_found", 404), ("invalid", 422)):
+            house.answer = refusing(code, "no")
+            assert (await house.http.post("/v1/queues/research:hold", json={})).status_code == status
+
+
 async def test_a_job_is_moved() -> None:
     """The answer is the job where it is then; an unknown queue is the body's mistake."""
     async with QueueHouse() as house:

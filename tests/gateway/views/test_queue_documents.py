@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from fairlead_gateway.routes.documents import job_document, node_document
 from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
 from fairlead_schemas.http import api
@@ -420,3 +422,30 @@ def test_jobs_that_share_a_gpu_hold_one() -> None:
     for name in ("1", "2"):
         book.write(submitted(name, request=Request(gpu_milli=500, gpu_parts=1)), offered(name), placed(name))
     assert node_document(book.views, book.views.nodes.rows["n1"]).gpus_free == 7
+
+
+def test_holds_and_drains_are_shown_until_a_release() -> None:
+    """With who, why and since when; a removed queue takes them with it."""
+    book = family()
+    book.write(ev.QueueHeld(cause="cmd:h", path="research", reason="storage moves", by="ann"))
+    book.write(ev.QueueDrained(cause="cmd:d", path="research", by="bob"))
+    held, drained = queue(book, "research").held, queue(book, "research").drained
+    assert held is not None and drained is not None
+    assert (held.by, held.reason, drained.by) == ("ann", "storage moves", "bob")
+    assert queue(book, "research/vision").held is None
+    book.write(ev.QueueReleased(cause="cmd:r", path="research", by="ann"))
+    assert (queue(book, "research").held, queue(book, "research").drained) == (None, None)
+    book.write(
+        ev.QueueHeld(cause="cmd:h", path="research/vision"), ev.QueueRemoved(cause="cmd:x", path="research/vision")
+    )
+    book.write(configured("research/vision"))
+    assert queue(book, "research/vision").held is None
+
+
+def test_a_job_that_was_submitted_held_counts_as_held() -> None:
+    """A release lets it wait in line."""
+    book = family()
+    book.write(msgspec.structs.replace(submitted("1", queue="research/vision"), held=True))
+    assert (job(book).state, book.views.queues.rows["research/vision"].states) == ("held", {"held": 1})
+    book.write(ev.JobReleased(cause="cmd:r", job="1", by="ada"))
+    assert job(book).state == "queued"

@@ -130,6 +130,20 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
         {"queue": "a", "spent_gpu_milli_s": 1002 * HOURS, "period_ends": "2026-02-01T00:00:00.000Z"},
     ),
     (
+        "held queue",
+        [RESEARCH, VISION, submitted(queue="research/vision"),
+         ev.QueueHeld(cause="cmd:h", path="research", reason="storage moves", by="ann"),
+         deferred("1", "queue_held", "research")],
+        "queue_held", "queue research is held by ann: nothing new of it starts (storage moves)",
+        "starts when it is released: fairlead queues release research", {"queue": "research", "by": "ann"},
+    ),
+    (
+        "held queue, of which the queue has not told yet",
+        [RESEARCH, submitted(queue="research"), ev.QueueHeld(cause="cmd:h", path="research")],
+        "queue_held", "queue research is held: nothing new of it starts",
+        "starts when it is released: fairlead queues release research", {},
+    ),
+    (
         "array limit",
         [joined(), submitted(array=(0, 9), array_limit=2), offered("1_0"), offered("1_1", 2), placed("1_0"),
          deferred("1", "array_limit")],
@@ -393,3 +407,17 @@ def test_a_maximum_is_found_before_the_queue_says_so() -> None:
     reason = why(events)
     assert (reason.code, reason.message) == ("maximum", "queue a is at 1 of 1.500 CPUs; this needs 1")
     assert "decided_for" not in reason.detail
+
+
+def test_a_released_queue_is_no_reason_any_more() -> None:
+    """Though the queue service has told nothing else since: the job waits for its turn."""
+    events = [RESEARCH, submitted(queue="research"), ev.QueueHeld(cause="cmd:h", path="research")]
+    told = [*events, deferred("1", "queue_held", "research"), ev.QueueReleased(cause="cmd:r", path="research")]
+    assert why(told).code == "waiting_turn"
+
+
+def test_a_job_that_was_submitted_held_says_by_whom() -> None:
+    """Its submitter holds it."""
+    held = msgspec.structs.replace(submitted(user="ada"), held=True)
+    found = why([held])
+    assert (found.code, found.message) == ("held", "held by ada until it is released")

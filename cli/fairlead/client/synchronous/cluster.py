@@ -138,6 +138,18 @@ class ClusterRequests(JobsRequests):
         answer = self._send("DELETE", f"/v1/queues/{path}", query=query_of({"moveTo": move_to}))
         return decode(answer.content, dict[str, Any])
 
+    def hold_queue(self, path: str, reason: str = "") -> dict[str, Any]:
+        """Start nothing new of a queue and of those below it."""
+        return self._verb("queues", path, "hold", {"reason": reason} if reason else {})
+
+    def drain_queue(self, path: str, reason: str = "") -> dict[str, Any]:
+        """Accept no further jobs in a queue and in those below it."""
+        return self._verb("queues", path, "drain", {"reason": reason} if reason else {})
+
+    def release_queue(self, path: str) -> dict[str, Any]:
+        """End the hold and the drain of a queue."""
+        return self._verb("queues", path, "release")
+
     def cluster(self, *, at: str = "") -> dict[str, Any]:
         """Totals of the cluster, now or at a sequence or time."""
         return decode((self._get("/v1/cluster", {"at": at})).content, dict[str, Any])

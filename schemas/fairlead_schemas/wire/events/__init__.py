@@ -143,6 +143,9 @@ from fairlead_schemas.wire.events.queue import (
     PreemptionRequested,
     PriorityAged,
     QueueConfigured,
+    QueueDrained,
+    QueueHeld,
+    QueueReleased,
     QueueRemoved,
     QueuesApplied,
     ReservationRequested,
@@ -155,6 +158,9 @@ QueueEvent = (
     | PoolRemoved
     | QueueConfigured
     | QueueRemoved
+    | QueueHeld
+    | QueueDrained
+    | QueueReleased
     | BudgetReached
     | JobSubmitted
     | JobRejected

@@ -32,6 +32,7 @@ StopReason = Literal[
 WithdrawReason = Literal[
     "hold",  # a person holds the job
     "quota",  # others could use what it is charged for, and the placer has refused it
+    "queue_held",  # its queue, or one above it, is held
     "order",  # others go before it now, and the placer has as many offers as it looks ahead over
 ]
 RequeueReason = Literal[
@@ -68,6 +69,7 @@ DeferReason = Literal[
     "reserved",  # the rest of the capacity is kept for the guarantee of a queue that does not lend it
     "claimed",  # what is free is kept for a job that has waited longer
     "budget",  # a budget above it is spent
+    "queue_held",  # its queue, or one above it, is held
     "array_limit",  # as many elements of the array run as may at once
     "turn",  # others go first, and the placer has as many offers as it looks ahead over
 ]

@@ -66,6 +66,29 @@ class QueueRemoved(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class QueueHeld(EventBase, tag=True, frozen=True, kw_only=True):
+    """Nothing new of a queue, and of those below it, is offered until it is released; what runs goes on."""
+
+    path: str
+    reason: str = ""
+    by: str = ""
+
+
+class QueueDrained(EventBase, tag=True, frozen=True, kw_only=True):
+    """A queue, with those below it, accepts no further jobs until it is released; those that it has go on."""
+
+    path: str
+    reason: str = ""
+    by: str = ""
+
+
+class QueueReleased(EventBase, tag=True, frozen=True, kw_only=True):
+    """A queue is neither held nor drained any more; one above it may still be."""
+
+    path: str
+    by: str = ""
+
+
 class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A job waits until another has reached a state."""
 
@@ -109,6 +132,8 @@ class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     #: What one rank's end means for the others (policies/launchers.py).
     gang: GangRule = ""
+    #: It waits until a person releases it.
+    held: bool = False
     #: Idempotency key of the submit and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
@@ -259,7 +284,7 @@ class OfferWithdrawn(EventBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int
     reason: WithdrawReason
-    #: Who asked for the hold; "" for quota.
+    #: Who asked for the hold of the job; "" for other reasons.
     by: str = ""
 
 

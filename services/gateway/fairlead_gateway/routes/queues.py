@@ -21,11 +21,12 @@ from fairlead_gateway.access.submits import require_submit
 from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
-from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_file, read_json
+from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_file, read_json, read_request
 from fairlead_gateway.routes import entity_tags
 from fairlead_gateway.routes.entity_tags import entity_tag, key_part, unchanged_since
 from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.queue_roles import QueueRoles
+from fairlead_gateway.routes.request_bodies import EmptyRequest, ReasonRequest
 from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
@@ -42,7 +43,7 @@ from fairlead_schemas.queuefile.settings_format import QueueWords
 from fairlead_schemas.units.ids import is_queue_path
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.units.validation import FieldError
-from fairlead_schemas.wire.commands import ApplyQueues
+from fairlead_schemas.wire.commands import ApplyQueues, DrainQueue, HoldQueue, ReleaseQueue
 
 FILE_BYTES_MAX = 512 * 1024
 HINT = "GET /v1/schemas/queues shows the fields of a queue file"
@@ -173,6 +174,25 @@ class QueueChanges:
                 raise not_found("queue", path, hint="GET /v1/queues lists them") from None
             raise
 
+    async def close(self, head: RequestHead, path: str, verb: str, reason: str) -> Queue:
+        """Hold, drain or release one queue. Raise HttpError."""
+        command_id = self._waiter.command_id(self._gate, head, f"{verb}-queue", path, reason)
+        fields = {"reason": reason} if reason else {}
+        command = CLOSING_VERBS[verb](id=command_id, user=head.user, authority=head.authority, path=path, **fields)  # type: ignore[call-arg]  # a release has no reason, and its route takes none
+        await self._waiter.carry_out(self._gate, command)
+        row = self.views.queues.rows.get(path)
+        if row is None or not row.exists:  # a command that is repeated under its key, of a queue that is gone since
+            raise not_found("queue", path, hint="GET /v1/queues lists them")
+        return queue_document(self.views, row)
+
+
+CLOSING_VERBS = {"hold": HoldQueue, "drain": DrainQueue, "release": ReleaseQueue}
+_CLOSING_WORDS = {
+    "hold": "Start nothing new of a queue and of those below it",
+    "drain": "Accept no further jobs in a queue and in those below it",
+    "release": "End the hold and the drain of a queue",
+}
+
 
 def queue_routes(changes: QueueChanges) -> Router:
     """Return the routes that change queues."""
@@ -180,6 +200,8 @@ def queue_routes(changes: QueueChanges) -> Router:
     _add_apply(router, changes)
     _add_put(router, changes)
     _add_delete(router, changes)
+    for verb in CLOSING_VERBS:
+        _add_closing(router, changes, verb)
     return router
 
 
@@ -244,6 +266,27 @@ def _add_delete(router: Router, changes: QueueChanges) -> None:
             require_submit(views, head.caller, move_to, "", "moveTo")
         await changes.remove(head, path, move_to, unchanged_since(request))
         return JsonResponse({"path": path, "removed": True, "moved_to": move_to or None, "sequence": views.sequence})
+
+
+def _add_closing(router: Router, changes: QueueChanges, verb: str) -> None:
+    kind = EmptyRequest if verb == "release" else ReasonRequest
+
+    @router.command(
+        "POST",
+        f"/v1/queues/{{path:path}}:{verb}",
+        _CLOSING_WORDS[verb],
+        Queue,
+        right=on_queue("queue:set"),
+        body=kind,
+        required=False,
+        operation_id=f"{verb}_queue",
+    )
+    async def close_queue(path: str, request: Request) -> Response:
+        head, wanted = head_of(request), await read_request(request, kind)
+        if not is_queue_path(path):
+            raise not_found("queue", path[:80], hint="GET /v1/queues lists them")
+        reason = wanted.reason if isinstance(wanted, ReasonRequest) else ""
+        return JsonResponse(await changes.close(head, path, verb, reason))
 
 
 def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient) -> Router:

@@ -79,8 +79,9 @@ class JobsView:
     def _submitted(self, e: ev.JobSubmitted, seq: int, at_ns: int) -> None:
         self.born += 1
         waits = e.start_at_ns > at_ns or any(self.is_open(one) for one in e.after)
-        state = "scheduled" if waits else "queued"
+        state = "held" if e.held else "scheduled" if waits else "queued"
         row = row_of(e, e.job, state, self.born, at_ns, seq)
+        row.by = e.user if e.held else ""
         self.rows[e.job] = row
         queue = self._queues.of(e.queue)
         if e.array is None:

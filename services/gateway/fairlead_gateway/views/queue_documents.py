@@ -14,14 +14,14 @@ import msgspec
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import add
-from fairlead_gateway.views.rows import PoolRow, QueueRow
+from fairlead_gateway.views.rows import ClosureRow, PoolRow, QueueRow
 from fairlead_schemas.http import api
 from fairlead_schemas.queries.explainer import QueueStanding
 from fairlead_schemas.queuefile.amounts import gpu_hours_word
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
 from fairlead_schemas.queuefile.settings_format import QueueRole, pool_words, queue_words, role_words
 from fairlead_schemas.units.quantities import MILLI
-from fairlead_schemas.units.timestamps import calendar_period
+from fairlead_schemas.units.timestamps import calendar_period, rfc3339
 
 #: Source of the grants that queue files state.
 QUEUE_FILES = "queues"
@@ -93,8 +93,16 @@ def _document(views: Views, row: QueueRow, total: _Sum, roles: Iterable[tuple[st
         users=dict(sorted((views.name_of(user), amounts) for user, amounts in total.users.items())),
         preempted=total.preempted,
         budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns),
+        held=_closure(views, row.held),
+        drained=_closure(views, row.drained),
         sequence=views.sequence,
     )
+
+
+def _closure(views: Views, row: ClosureRow | None) -> api.QueueClosure | None:
+    if row is None:
+        return None
+    return api.QueueClosure(by=views.name_of(row.by), reason=row.reason, since=rfc3339(row.at_ns))
 
 
 def _with_names(views: Views, settings: QueueSettings) -> QueueSettings:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from fairlead_gateway.views.rows import BudgetUse, PoolRow, QueueRow
+from fairlead_gateway.views.rows import BudgetUse, ClosureRow, PoolRow, QueueRow
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     MODEL_LABEL,
@@ -63,6 +63,9 @@ class QueuesView:
             ev.PoolConfigured: self._pool_configured,
             ev.PoolRemoved: self._pool_removed,
             ev.BudgetReached: self._budget_reached,
+            ev.QueueHeld: self._held,
+            ev.QueueDrained: self._drained,
+            ev.QueueReleased: self._released,
         }
 
     def of(self, path: str) -> QueueRow:
@@ -103,6 +106,20 @@ class QueuesView:
                     add(self._guaranteed.setdefault(above, {}), tuple(own.items()))
         return self._guaranteed.get(path, {})
 
+    def settings(self, path: str) -> QueueSettings:
+        """Return a queue's settings; the defaults where it has none."""
+        row = self.rows.get(path)
+        return row.settings if row is not None and row.settings else QueueSettings()
+
+    def ceiling(self, path: str, resource: str) -> int | None:
+        """Return the most of a resource that may be charged to a queue by its maximum and its limit on borrowing; None: no limit."""
+        settings = self.settings(path)
+        most, borrowed = settings.maximum.get(resource), settings.borrowing.get(resource)
+        if borrowed is None:
+            return most
+        beyond = self.guaranteed(path).get(resource, 0) + borrowed
+        return beyond if most is None else min(most, beyond)
+
     def charge(self, path: str, user: str, request: Request, sign: int = 1) -> None:
         """Count an attempt for its queue, for all above it and for its user (-1: no longer)."""
         amounts = charge_of(request)
@@ -133,7 +150,7 @@ class QueuesView:
 
     def _removed(self, event: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
         row = self.rows[event.path]
-        row.exists, row.settings, row.reached = False, None, None
+        row.exists, row.settings, row.reached, row.held, row.drained = False, None, None, None, None
         self._guaranteed = None
 
     def _pool_configured(self, event: ev.PoolConfigured, _seq: int, _at_ns: int) -> None:
@@ -145,6 +162,20 @@ class QueuesView:
     def _budget_reached(self, event: ev.BudgetReached, _seq: int, _at_ns: int) -> None:
         row = self.of(event.queue)
         row.reached = BudgetUse(event.percent, event.spent, event.budget, event.period_ns)
+
+    def _held(self, event: ev.QueueHeld, _seq: int, at_ns: int) -> None:
+        self.of(event.path).held = ClosureRow(event.by, event.reason, at_ns)
+
+    def _drained(self, event: ev.QueueDrained, _seq: int, at_ns: int) -> None:
+        self.of(event.path).drained = ClosureRow(event.by, event.reason, at_ns)
+
+    def _released(self, event: ev.QueueReleased, _seq: int, _at_ns: int) -> None:
+        row = self.of(event.path)
+        row.held = row.drained = None
+
+    def holding(self, path: str) -> QueueRow | None:
+        """Return the queue, or the nearest above it, that is held; None for none."""
+        return next((row for row in self.line(path) if row.held is not None), None)
 
     def pool_rows(self) -> list[PoolRow]:
         """Return pools by name; the default one is there even when it was never configured."""

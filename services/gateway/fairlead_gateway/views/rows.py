@@ -263,6 +263,14 @@ class BudgetUse(msgspec.Struct, frozen=True):
     period_ns: int
 
 
+class ClosureRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Hold or drain of a queue: who, why, and since which Unix time."""
+
+    by: str
+    reason: str
+    at_ns: int
+
+
 class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     """Row of one queue. `states` counts all its own jobs and elements so far, by state; arrays themselves are not counted."""
 
@@ -281,6 +289,8 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: Attempts of its own jobs that ended by yielding.
     preempted: int = 0
     reached: BudgetUse | None = None
+    held: ClosureRow | None = None
+    drained: ClosureRow | None = None
 
 
 class PoolRow(msgspec.Struct, gc=False):

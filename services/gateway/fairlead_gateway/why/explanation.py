@@ -320,6 +320,7 @@ _UNKNOWN = {
     "no_node": "no node of the pool is known yet",
     "reserved": "what it needs is kept for queues that do not lend it, and it is unknown when they will use less",
     "claimed": "what it needs is kept for a job that has waited longer",
+    "queue_held": "its queue is held, and it is unknown for how long",
 }
 
 

@@ -9,12 +9,11 @@ import msgspec
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import charge_of
-from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
+from fairlead_gateway.views.rows import ClosureRow, DeferralRow, JobRow
 from fairlead_gateway.why.sentences import given_back, name_list, numbers, reason, several
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
-from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.units.timestamps import calendar_period, rfc3339
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
@@ -36,6 +35,11 @@ def limit_reason(views: Views, row: JobRow, told: Explanation | None) -> Reason 
         elif full is not None and _key(deferral) == _key(full):
             # The deferral was reported once. Since then other jobs came and went, or the limit was changed.
             deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
+    held = views.queues.holding(row.queue)
+    if held is not None or (
+        deferral is not None and deferral.reason == "queue_held"
+    ):  # released since, where none is held
+        deferral = held and DeferralRow(row.id, 0, 0, "queue_held", held.path)
     if deferral is None or deferral.reason not in _REASONS:
         return None
     found = _REASONS[deferral.reason](views, row, deferral)
@@ -49,31 +53,15 @@ def _key(deferral: DeferralRow) -> tuple[str, str, str]:
 
 
 def _full(views: Views, row: JobRow) -> DeferralRow | None:
-    """Return a maximum that the job would break by what is charged now. It is used when the queue has not reached this job
-    yet, or when the log is from before the queue recorded its reasons.
-    """
+    """Return a maximum that the job would break by what is charged now: for when the queue has given no reason yet."""
     asked = charge_of(row.request)
     for queue in views.queues.line(row.queue):
         for resource, needed in asked:
-            ceiling = _ceiling(views, queue, resource)
+            ceiling = views.queues.ceiling(queue.path, resource)
             held = queue.charged.get(resource, 0)
             if ceiling is not None and held + needed > ceiling:
                 return DeferralRow(row.id, 0, 0, "maximum", queue.path, resource, held, needed, ceiling)
     return None
-
-
-def _ceiling(views: Views, queue: QueueRow, resource: str) -> int | None:
-    settings = queue.settings or QueueSettings()
-    most, borrowed = settings.maximum.get(resource), settings.borrowing.get(resource)
-    if borrowed is None:
-        return most
-    beyond = views.queues.guaranteed(queue.path).get(resource, 0) + borrowed
-    return beyond if most is None else min(most, beyond)
-
-
-def _settings(views: Views, path: str) -> QueueSettings:
-    row = views.queues.rows.get(path)
-    return row.settings if row is not None and row.settings else QueueSettings()
 
 
 def _whose(views: Views, row: JobRow, d: DeferralRow) -> str:
@@ -122,7 +110,7 @@ def _maximum(views: Views, row: JobRow, d: DeferralRow) -> Reason:
 
 def _borrowed(views: Views, d: DeferralRow) -> str:
     """Return the parts of a ceiling that is a limit on borrowing; "" for other ceilings."""
-    borrowing = _settings(views, d.queue).borrowing.get(d.resource)
+    borrowing = views.queues.settings(d.queue).borrowing.get(d.resource)
     guaranteed = views.queues.guaranteed(d.queue).get(d.resource, 0)
     if borrowing is None or guaranteed + borrowing != d.ceiling:
         return ""
@@ -131,7 +119,7 @@ def _borrowed(views: Views, d: DeferralRow) -> str:
 
 def _user_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     user = views.name_of(row.user)
-    whom = user if row.user in _settings(views, d.queue).users else "one user"
+    whom = user if row.user in views.queues.settings(d.queue).users else "one user"
     if d.needed > d.ceiling:
         return _too_large(d, whom, f" in {d.queue}", f"limit of {whom} in {d.queue}", user=user)
     held = f"{number(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold in {d.queue}"
@@ -177,7 +165,7 @@ def _claimed(_views: Views, _row: JobRow, d: DeferralRow) -> Reason:
 
 
 def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
-    queue, budget = views.queues.rows.get(d.queue), _settings(views, d.queue).budget
+    queue, budget = views.queues.rows.get(d.queue), views.queues.settings(d.queue).budget
     reached = queue.reached if queue is not None else None
     spent, whole = (reached.spent, reached.budget) if reached is not None else (d.held, d.ceiling)
     period = budget.period if budget is not None else "period"
@@ -190,6 +178,14 @@ def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
     amounts = {"spent_gpu_milli_s": spent, "budget_gpu_milli_s": whole} if whole else {}
     then = f"starts {then}, or when the budget of {d.queue} is raised"
     return reason("budget", message, then, queue=d.queue, **amounts, period_ends=ends)
+
+
+def _queue_held(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
+    held = views.queues.line(d.queue)[0].held or ClosureRow("", "", 0)
+    by, why = views.name_of(held.by), f" ({held.reason})" if held.reason else ""
+    message = f"queue {d.queue} is held{f' by {by}' if by else ''}: nothing new of it starts{why}"
+    then = f"starts when it is released: fairlead queues release {d.queue}"
+    return reason("queue_held", message, then, queue=d.queue, by=by, since=rfc3339(held.at_ns))
 
 
 def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
@@ -209,4 +205,5 @@ _REASONS: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {
     "claimed": _claimed,
     "budget": _budget,
     "array_limit": _array_limit,
+    "queue_held": _queue_held,
 }

@@ -115,6 +115,9 @@ def _submitted(state: QueueState, event: ev.JobSubmitted, at: EventPosition) -> 
         state.due.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
+    if event.held:
+        job.state = "held"
+        return
     job.state = "scheduled" if job.after or event.start_at_ns > at.time_ns else "queued"
     wait_for_dependencies(state, job, at)
 

@@ -109,6 +109,7 @@ def remove_queue(state: QueueState, path: str, move_to: str) -> None:
             waiting_jobs.give_up_claim(job)
             move_job(state, job, move_to)
     del state.queues[path]
+    state.closures.release(path)
     _close_account(state, path)
     for node in [*queue.node.children.values(), queue.node]:
         pool.tree.remove(node)
@@ -234,6 +235,19 @@ def _queues_applied(state: QueueState, event: ev.QueuesApplied, at: EventPositio
         note_reclaim(state, at.id, event.by)
 
 
+def _queue_held(state: QueueState, event: ev.QueueHeld, at: EventPosition) -> None:
+    state.closures.held.add(event.path)
+    waiting_jobs.lapse_claims(state, state.queues[event.path].pool)
+
+
+def _queue_drained(state: QueueState, event: ev.QueueDrained, at: EventPosition) -> None:
+    state.closures.drained.add(event.path)
+
+
+def _queue_released(state: QueueState, event: ev.QueueReleased, at: EventPosition) -> None:
+    state.closures.release(event.path)
+
+
 def _queue_removed(state: QueueState, event: ev.QueueRemoved, at: EventPosition) -> None:
     remove_queue(state, event.path, event.move_to)
     state.removed_seq = at.sequence
@@ -297,6 +311,9 @@ HANDLERS: EventHandlers[QueueState] = {
     ev.PoolRemoved: _pool_removed,
     ev.QueueConfigured: _queue_configured,
     ev.QueueRemoved: _queue_removed,
+    ev.QueueHeld: _queue_held,
+    ev.QueueDrained: _queue_drained,
+    ev.QueueReleased: _queue_released,
     ev.QueuesApplied: _queues_applied,
     ev.BudgetReached: _budget_reached,
     ev.AllocationReleased: _capacity,

@@ -2,7 +2,7 @@
 free for a waiting job: quota under a limit, or (`PoolState.claimant`) a place. Called by `evolve` only.
 
 One job at a time claims under a limit. A claim holds against no job that is within its queue's guarantee, unless its
-holder is, too; and it lapses when its holder can no longer start (a lowered limit, a node gone, a spent budget). If two block each other (one under a limit of a limit), the job that has waited
+holder is, too; and it lapses when its holder can no longer start (a lowered limit, a node gone, a spent budget, a held queue). If two block each other (one under a limit of a limit), the job that has waited
 longer goes first. A lane's jobs are alike, so one of them claims at a time; a job ahead of it in the lane takes the
 claim over.
 
@@ -98,13 +98,19 @@ def drop_claims(job: LiveJob) -> None:
 
 
 def lapse_claims(state: QueueState, pool: PoolState) -> None:
-    """Drop the claims under limits whose holders cannot be offered as long as limits, capacity and budgets are as they are."""
+    """Drop the claims under limits whose holders cannot be offered as long as limits, capacity, budgets
+    and holds are as they are."""
     for node in list(pool.tree.nodes.values()):
         if node.claim is None:
             continue
         job = state.jobs[node.claim.holder]
         leaf, need = job.lane.leaf, job.lane.request_class.need
-        if refusing_account(state.accounts, leaf.queue.path) or not pool.tree.can_ever_fit(leaf.node, need):
+        path = leaf.queue.path
+        if (
+            refusing_account(state.accounts, path)
+            or state.closures.holding(path)
+            or not pool.tree.can_ever_fit(leaf.node, need)
+        ):
             drop_claims(job)
 
 

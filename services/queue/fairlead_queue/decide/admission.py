@@ -117,6 +117,7 @@ def _unwelcome(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
         or unnamed_model_refusal(draft, command.queue, command.request)
         or unshared_refusal(draft, command)
         or _too_large(draft, command)
+        or drained_refusal(draft, command.queue)
         or spent_budget(draft, command.queue)
     )
     if refused is None:
@@ -221,6 +222,15 @@ def _not_allowed(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None
     return CommandRefusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )
+
+
+def drained_refusal(draft: QueueDraft, path: str) -> CommandRefusal | None:
+    """Return the refusal if the queue, or one above it, is drained."""
+    drained = draft.closures.draining(path)
+    if not drained:
+        return None
+    message = f"queue {drained[:80]} is drained: it accepts no further jobs until it is released; use another queue"
+    return CommandRefusal("queue_drained", message, "queue")
 
 
 def spent_budget(draft: QueueDraft, path: str) -> CommandRefusal | None:

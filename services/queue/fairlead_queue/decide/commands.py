@@ -10,8 +10,14 @@ from typing import Any
 import msgspec
 
 from fairlead_bus.core import CommandRefusal, rejected, undecodable
-from fairlead_queue.decide import configuration, validation
-from fairlead_queue.decide.admission import shared_request, submit_refusal, unknown_queue, unnamed_model_refusal
+from fairlead_queue.decide import configuration, queue_closing, validation
+from fairlead_queue.decide.admission import (
+    drained_refusal,
+    shared_request,
+    submit_refusal,
+    unknown_queue,
+    unnamed_model_refusal,
+)
 from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
 from fairlead_queue.decide.freshness import stale_job_refusal, stale_queues_refusal
 from fairlead_queue.decide.job_update import raises_limit_at_work, update_refusal
@@ -58,7 +64,7 @@ def _submit(draft: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEv
     draft.entered.add(command.queue)
     draft.accepted.add(job)
     request = request_in_pool(draft, command)
-    if command.array is None and command.start_at_ns <= draft.commit_ns and not command.after:
+    if command.array is None and command.start_at_ns <= draft.commit_ns and not (command.after or command.held):
         order = future_order(draft, command, draft.next_place)
         draft.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
     draft.next_place += 1
@@ -87,6 +93,7 @@ def _submit(draft: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEv
         key=command.key,
         digest=command.digest,
         gang=command.gang,
+        held=command.held,
         authority=command.authority,
     )
 
@@ -221,7 +228,7 @@ def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent 
         return _conflict(f"job {job.id} is {state}; only a job that waits can be moved")
     if job.parent is not None or (isinstance(job, Array) and job.live):
         return _conflict(f"job {job.id} belongs to an array that has begun; it stays in its queue")
-    refused = unknown_queue(draft, command.queue)
+    refused = unknown_queue(draft, command.queue) or drained_refusal(draft, command.queue)
     if refused is not None:
         return refused
     pool, own = pool_name(draft.queues(), command.queue), job.lane.request_class.pool.name
@@ -279,6 +286,8 @@ def _apply(draft: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueE
         draft.emit(event, len(msgspec.json.encode(event)))
     draft.entered.update(after.removed.values())
     draft.outlook = after
+    for path in after.removed:
+        draft.change_closures().release(path)
     draft.reshaped = True
     draft.welcome.clear()
     # Ancestors of a named queue are configured if they had to be made, although the command does not name them.
@@ -337,4 +346,7 @@ HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRef
     cmd.MoveJob: _move,
     cmd.UpdateJob: _update,
     cmd.ApplyQueues: _apply,
+    cmd.HoldQueue: queue_closing.hold_queue,
+    cmd.DrainQueue: queue_closing.drain_queue,
+    cmd.ReleaseQueue: queue_closing.release_queue,
 }

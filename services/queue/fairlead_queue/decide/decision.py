@@ -13,6 +13,7 @@ from fairlead_queue.decide.commands import decide_command
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.offers import make_offers
 from fairlead_queue.decide.outcomes import emit_owed
+from fairlead_queue.decide.queue_closing import withdraw_held
 from fairlead_queue.decide.reclaim_requests import reclaim_quota, stop_idle_runs
 from fairlead_queue.decide.timers import emit_due
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
@@ -47,6 +48,8 @@ def decide(state: QueueState, inputs: Sequence[Input], now_ns: int) -> QueueDeci
     for command in commands:
         decide_command(draft, command)
     emit_due(draft)
+    if draft.closures.held:
+        withdraw_held(draft)
     if state.idle:
         stop_idle_runs(draft)
     if state.reclaims and draft.outlook is None:

@@ -12,6 +12,7 @@ from fairlead_bus.core import CommitDraft
 from fairlead_queue.decide.configuration import ProposedConfiguration
 from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, SUBMIT_BYTES
 from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
 from fairlead_schemas.wire.events import JobRejected, JobSubmitted, QueueEvent
@@ -48,6 +49,8 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         self.keys: dict[str, tuple[str, str]] = {}
         #: The queues and pools after a change that this very decision accepts; None: as they are.
         self.outlook: ProposedConfiguration | None = None
+        #: Queues that are held or drained after what was decided so far; None: as they are.
+        self.closed: QueueClosures | None = None
         #: Limits, marks of budgets, or the jobs in line differ after this decision: the next decision offers.
         self.reshaped = False
         #: Queues that jobs enter by this decision, and jobs that it accepts.
@@ -80,6 +83,19 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
     def pool_settings(self, name: str) -> PoolSettings:
         """A pool's settings, after what was decided so far."""
         return self.outlook.pools[name] if self.outlook is not None else self.state.pools[name].settings
+
+    @property
+    def closures(self) -> QueueClosures:
+        """Queues that are held or drained, after what was decided so far."""
+        return self.closed if self.closed is not None else self.state.closures
+
+    def change_closures(self) -> QueueClosures:
+        """Return the closures of this decision, to be changed: no job is offered or welcome by what was known before."""
+        if self.closed is None:
+            self.closed = self.state.closures.copy()
+        self.reshaped = True
+        self.welcome.clear()
+        return self.closed
 
     def room(self) -> int:
         """Return the number of events that still fit in addition to those that the commands need."""

@@ -1,6 +1,7 @@
 """Gates between a lane whose turn has come and an offer, checked in this order:
 
     turn     the placer has as many offers as it looks ahead over
+    held     its queue, or one above it, is held
     budget   a budget above the queue is spent
     limits   of the queue, of its user and of the queues above it; capacity kept for others
 
@@ -168,6 +169,10 @@ class Gates:
             self.shut.add(request_class)
             self.needs = {each.need for each in self._wanted if each not in self.shut}
             return ClosedGate("turn")
+        if self.state.closures.held:
+            held = self.state.closures.holding(lane.leaf.queue.path)
+            if held:
+                return ClosedGate("queue_held", queue=held)
         if self.state.accounts:
             spent = refusing_account(self.state.accounts, lane.leaf.queue.path)
             if spent is not None:

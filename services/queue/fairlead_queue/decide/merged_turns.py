@@ -83,7 +83,7 @@ def mergeable_leaves(
     """Return the leaves with candidates, if all are directly below the root, and nothing but the turns' look-ahead and the leaves'
     own limits could close a gate; else None. `reopened`: jobs whose offers were taken back; `moved`: jobs that have no turn.
     """
-    root, accounts, jobs = pool.tree.root, state.accounts, state.jobs
+    root, accounts, jobs, closures = pool.tree.root, state.accounts, state.jobs, state.closures
     if not pool.sequencer.has_keys or root.bounded or root.claim or root.held is not root.usage:
         return None
     if any(job in jobs and jobs[job].wait == "line" for job in moved):
@@ -98,6 +98,8 @@ def mergeable_leaves(
             return None
         if leaf is None or not node.wants:
             continue
+        if closures.held and closures.holding(leaf.queue.path):
+            return None
         if accounts and refusing_account(accounts, leaf.queue.path) is not None:
             return None
         again = sorted(by_leaf.get(leaf, ()), key=job_order)

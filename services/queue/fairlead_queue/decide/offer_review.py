@@ -15,6 +15,7 @@ from operator import lt
 
 from fairlead_queue.decide.candidates import OfferCandidate, is_offered
 from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.gates import ClosedGate
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import RANK_STEP
@@ -65,11 +66,17 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
         if not draft.has_room():
             return
         closed = turns.gates.closed(job.lane)
-        withdraw(draft, job, "quota" if closed is not None and closed.reason != "turn" else "order")
+        withdraw(draft, job, _withdraw_reason(closed))
     leaving += back
     if leaving:
         picks = _within_limits(turns, picks, leaving)
     _rank(draft, turns, picks, is_settled=is_whole and not leaving)
+
+
+def _withdraw_reason(closed: ClosedGate | None) -> WithdrawReason:
+    if closed is None or closed.reason == "turn":
+        return "order"
+    return "queue_held" if closed.reason == "queue_held" else "quota"
 
 
 def _rank(draft: QueueDraft, turns: Turns, picks: list[tuple[Lane, OfferCandidate]], *, is_settled: bool) -> None:

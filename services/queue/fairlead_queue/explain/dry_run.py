@@ -103,7 +103,7 @@ def _displaces(state: QueueState, job: LiveJob, closed: ClosedGate | None, now_n
         if lacking.needed > lacking.ceiling:
             return ()
         node, missing = lacking.node, {lacking.resource: lacking.held + lacking.needed - lacking.ceiling}
-    elif closed is None and not _is_full(job):
+    elif (closed is None and not _is_full(job)) or (closed is not None and closed.reason == "queue_held"):
         return ()
     starving = StarvingJob(job, job.lane, node, missing, False)
     return CandidateFinder(pool, starving, now_ns, idle=idle_on_demand(state, pool)).find().victims
@@ -123,7 +123,7 @@ def _estimate(state: QueueState, job: LiveJob, closed: ClosedGate | None, comman
         return Estimate(unknown="after")
     if not pool.is_known():
         return Estimate(unknown="no_node")
-    if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
+    if closed is not None and closed.reason in ("reserved", "claimed", "queue_held"):
         return Estimate(unknown=closed.reason)
     plan = _Layout(job, max(now_ns, command.start_at_ns))
     unlimited = 0

@@ -11,7 +11,7 @@ from itertools import islice
 
 import msgspec
 
-from fairlead_queue.decide.admission import spent_budget, unnamed_model_refusal
+from fairlead_queue.decide.admission import drained_refusal, spent_budget, unnamed_model_refusal
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
@@ -191,4 +191,5 @@ def _would_take(state: QueueState, path: str, job: LiveJob) -> bool:
     if (queue.node.children and not users) or queue.pool.tree.refusal(node, lane.request_class.need) is not None:
         return False
     plan = QueueDraft(state, state.at_ns, 0)
-    return not (spent_budget(plan, path) or unnamed_model_refusal(plan, path, lane.request_class.request))
+    closed = state.closures.holding(path) or drained_refusal(plan, path) or spent_budget(plan, path)
+    return not (closed or unnamed_model_refusal(plan, path, lane.request_class.request))

@@ -10,8 +10,8 @@ from fairlead_telemetry.fold.tables import FRESH, FoldStatement
 
 _END_TYPES = ("JobSucceeded", "JobFailed", "JobCancelled")
 _ENDS = str(_END_TYPES)
-#: Not a type: some job was born behind others.
-DEPENDENT = "born behind others"
+#: Not a type: some job was born behind others, or held.
+DEPENDENT = "born behind others or held"
 #: {event: the state that it sets}. Not covered: JobOffered, which may come too late, and JobSubmitted of a
 #: job that has to wait for something.
 _STATES = {
@@ -118,6 +118,11 @@ UPDATE fold.jobs SET said = 'scheduled' FROM (
   WHERE o.job IS NULL) AS behind
 WHERE fold.jobs.job = behind.job AND said_place = born"""
 
+_HELD = f"""
+UPDATE fold.jobs SET said = 'held' FROM (
+  WITH {FRESH} SELECT job, place AS born FROM fresh WHERE type = 'JobSubmitted' AND body->>'held' = 'true') AS new
+WHERE fold.jobs.job = new.job AND said_place = born"""
+
 _ENDED = f"""
 DELETE FROM fold.open_jobs WHERE job IN (WITH {FRESH} SELECT job FROM fresh WHERE type IN {_ENDS})"""
 
@@ -127,6 +132,7 @@ STEPS = (
     FoldStatement(("JobSubmitted",), _NEW, reads_events=False),
     FoldStatement(("",), _LAID_OVER, reads_events=False),
     FoldStatement((DEPENDENT,), _BEHIND),
+    FoldStatement((DEPENDENT,), _HELD),
 )
 #: After all else of a span: runs and elements that came in it have taken after these.
 LAST_STEPS = (FoldStatement(_END_TYPES, _ENDED),)

@@ -22,7 +22,8 @@ SELECT type, list(place ORDER BY place) FILTER (type IN ('JobMoved', 'QueueRemov
 
 #: Bodies are looked at of births alone.
 _DEPENDENT = f"""
-WITH {FRESH} SELECT 1 FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[') LIMIT 1"""
+WITH {FRESH} SELECT 1 FROM fresh WHERE type = 'JobSubmitted'
+  AND (contains(body::VARCHAR, '"after":[') OR contains(body::VARCHAR, '"held":true')) LIMIT 1"""
 
 _STEPS = (*jobs.STEPS, *runs.RUN_STEPS, *jobs.LAST_STEPS, *cluster.STEPS, *runs.IDLE_STEPS)
 

@@ -163,7 +163,8 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
             _update(job, event)
         return
     if isinstance(event, ev.JobSubmitted):
-        job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"
+        waits = event.start_at_ns > happened.at_ns or event.after
+        job.state = "held" if event.held else "scheduled" if waits else "queued"
         return
     if job.state == "scheduled" and (job.state, name) not in lifecycle.NEXT:
         job.state = "queued"  # all that it waited for had ended: it never was anything else
