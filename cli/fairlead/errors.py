@@ -4,6 +4,7 @@ Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 
 6 unreachable, 124 wait timed out, 1 anything else.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,6 +81,32 @@ _HINTS = {
 }
 
 
+#: {list of the API: what a person types to see it}
+LISTS = {
+    "jobs": "`fairlead jobs`",
+    "maintenance": "`fairlead maintenance`",
+    "nodes": "`fairlead nodes`",
+    "notifications": "`fairlead notify list`",
+    "people": "`fairlead people list`",
+    "pools": "`fairlead queues -o wide`",
+    "queues": "`fairlead queues`",
+    "rollouts": "`fairlead rollout`",
+    "schemas/events": "docs/reference/events.md",
+    "schemas/job": "docs/reference/jobs.md",
+    "schemas/queues": "docs/reference/queues.md",
+    "service-accounts": "`fairlead service-accounts list`",
+    "tokens": "`fairlead tokens list`",
+}
+
+
+def as_typed(hint: str) -> str:
+    """Return a hint of the gateway in words of the command line, which has no paths and methods."""
+    for path, typed in LISTS.items():
+        hint = re.sub(rf"\bGET /v1/{path}(?![\w/-])", typed, hint)
+    hint = hint.replace("DELETE /v1/tokens/{id}", "`fairlead tokens revoke`")
+    return hint.replace("PUT creates one", "`fairlead queues apply -f queues.yaml` creates one")
+
+
 def hint_for(code: str) -> str:
     """Return a hint for a refusal of this code; empty where the message needs none."""
     return _HINTS.get(code, "")
@@ -106,7 +133,7 @@ def from_problem(problem: "Problem") -> FairleadError:
     kind = _BY_STATUS.get(problem.status, FairleadError)
     # Who could grant it is among the lines.
     is_stated = problem.why is not None and bool(problem.why.verb) and not problem.why.token
-    hint = "" if is_stated else hint_for(code) or problem.hint
+    hint = "" if is_stated else hint_for(code) or as_typed(problem.hint)
     if problem.status == 401:
         hint = hint or "fairlead login"
     return kind("\n".join(lines), hint=hint, problem=problem)

@@ -38,6 +38,13 @@ _VARIES: Varies = (
 )
 
 
+def is_question(words: list[str]) -> bool:
+    """Return True if a command line changes nothing."""
+    if words[1] in READS:
+        return words[2:3] not in (["apply"], ["delete"], ["remove"])
+    return words[1:] in (["maintenance"], ["breaker"], ["packing"]) or words[1:3] == ["rollout", "show"]
+
+
 def plain(text: str, more: Varies = ()) -> str:
     """Return the text without the parts that vary; the width of columns varies with them."""
     for pattern, word in (*more, *_VARIES):
@@ -55,6 +62,8 @@ class Terminal:
         self.varies: Varies = ()
         #: Between two changes that are typed.
         self.pause_s = 0.0
+        #: Address of the gateway, which pages have at its usual port.
+        self.url = ""
         self._setenv = setenv
         #: {a sequence on the page: what it was here}
         self.sequences: dict[str, str] = {}
@@ -67,6 +76,7 @@ class Terminal:
             self._setenv(name, value)
             return ""
         if words[0] != "fairlead":
+            words = [word.replace("http://127.0.0.1:8080", self.url) for word in words]
             return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
         if words[1] == "up":
             words += ["--port", "0"]
@@ -87,7 +97,7 @@ class Terminal:
     def typed(self, line: str, expected: str) -> str:
         """What a line of the page prints once the cluster has settled."""
         words = shlex.split(line)
-        reads = "--dry-run" in words or (words[1] in READS and words[2:3] not in (["apply"], ["delete"]))
+        reads = "--dry-run" in words or is_question(words)
         if self.update:
             time.sleep(12 if "--dry-run" in words else 3 if reads else self.pause_s)
         deadline = time.monotonic() + SETTLE_S
@@ -104,16 +114,26 @@ class Terminal:
 
 @contextlib.contextmanager
 def started(
-    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, update: bool, user: str = "root"
+    page: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    update: bool,
+    user: str = "root",
+    simulation: Path | None = None,
 ) -> Iterator[Terminal]:
-    """Start the cluster of the page on free ports, for a user who types; end it afterwards."""
+    """Start the cluster of the page on free ports, for a user who types; end it afterwards. `simulation`: a file of faults that its nodes
+    read.
+    """
     for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FAIRLEAD_DATA", str(folder / "data"))
     monkeypatch.setenv("FAIRLEAD_USER", user)
+    if simulation is not None:
+        monkeypatch.setenv("FAIRLEAD_SIMULATION", str(simulation))
     there = Terminal(folder, monkeypatch.setenv, update=update)
     (up,) = re.findall(r"^    (fairlead up .*)$", page.read_text(), re.MULTILINE)
-    assert "url" in there.run(up)
+    (there.url,) = re.findall(r"^url +(\S+)", there.run(up), re.MULTILINE)
     try:
         yield there
     finally:
@@ -148,7 +168,7 @@ def play(terminal: Terminal, page: Path) -> None:
             found = terminal.typed(here, expected)
             printed += f"$ {here}\n{found}"
             if not terminal.update:
-                assert plain(found, terminal.varies) == plain(expected, terminal.varies), line
+                assert plain(found, terminal.varies) == plain(expected, terminal.varies), f"{line}\n{found}"
         written = written.replace(f"```console\n{block}```", f"```console\n{printed}```", 1)
     if terminal.update:
         page.write_text(written)

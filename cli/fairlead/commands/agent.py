@@ -101,7 +101,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _say(what: str, text: str) -> None:
-    terminal.note(f"{what:<8}{text}")
+    terminal.note(f"{what:<8}{text}" if len(what) < 8 else f"{what}  {text}")
 
 
 def _failed(error: OSError) -> FairleadError:

@@ -372,20 +372,33 @@ def declare_dead(
 def restore(
     node: NodeName,
     gpu: Annotated[
-        str, typer.Argument(metavar="[GPU]", help="Its UUID; nodes describe shows it.", show_default=False)
+        str,
+        typer.Argument(metavar="[GPU]", help="Its UUID, which nodes describe shows, or its index.", show_default=False),
     ] = "",
     output: Output = Format.table,
 ) -> None:
     """Use a faulted GPU of a node again; without one, what is wrong with the node itself is over.
 
-    fairlead restore sim-1 GPU-52c1bb0e-…
+    fairlead restore sim-1 3
     """
+
+    def send(client: Client, name: str) -> dict[str, Any]:
+        return client.ask_node(name, "restore", gpu=_uuid(client, name, gpu) if gpu.isdecimal() else gpu)
+
     _each(
         NodeWords([node], None, dry_run=False),
-        lambda client, name: client.ask_node(name, "restore", gpu=gpu),
+        send,
         f"uses {gpu} again" if gpu else "is well again",
         output,
     )
+
+
+def _uuid(client: Client, node: str, index: str) -> str:
+    """Return the UUID of a node's GPU. Raises NotFound."""
+    gpus = {each.index: each.uuid for found in client.cluster_map().nodes if found.id == node for each in found.gpus}
+    if int(index) not in gpus:
+        raise NotFound(f"expected the index of a GPU of {node}, found {index}", hint=f"fairlead nodes describe {node}")
+    return gpus[int(index)]
 
 
 class NodeWords(NamedTuple):

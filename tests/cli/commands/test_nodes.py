@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cli import mapped
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, node_document, page, problem, queue_document
 
@@ -368,3 +369,13 @@ def test_a_choice_of_no_node_is_refused(
     ran = run(*words)
     assert (ran.code, message in ran.err) == (code, True), ran.err
     assert all(request.method == "GET" for request in gateway.requests)
+
+
+def test_a_gpu_is_restored_by_its_index(gateway: GatewayStub, run: Run) -> None:
+    """The map has its UUID; an index that the node does not have is refused with the command that shows them."""
+    gateway.on("GET", "/v1/map", msgspec.to_builtins(mapped.facts([mapped.node("n1", "..*"), mapped.node("n2", "*")])))
+    gateway.on("POST", "/v1/nodes/n1:restore", NODE)
+    assert run("restore", "n1", "2").out == "n1 uses 2 again\n"
+    assert gateway.bodies() == [{"gpu": "GPU-n1-2"}]
+    ran = run("restore", "n1", "7")
+    assert (ran.code, "fairlead nodes describe n1" in ran.err) == (3, True)

@@ -50,6 +50,7 @@ def install(where: Where, given: Mapping[str, str], say: Say, *, python: str = s
 
     Raises BadSetting before anything is made, BadKey for a key file that cannot be used, OSError.
     """
+    say = _would(say) if where.dry else say
     env_file = where.at(layout.ENV_FILE)
     before = env_file.read_text() if env_file.exists() else layout.HEAD
     own = {"FAIRLEAD_DATA": layout.DATA, layout.KEY_SETTING: layout.KEY_FILE}
@@ -63,6 +64,12 @@ def install(where: Where, given: Mapping[str, str], say: Say, *, python: str = s
     changed = [_file(where, unit, say) for unit in layout.units(python)]
     _start(where, say, changed=any(changed))
     return Installed(settings.node, public, known)
+
+
+def _would(say: Say) -> Say:
+    """Return a listener's call that says of changes that they would be made."""
+    words = {"made": "would make", "changed": "would change"}
+    return lambda what, text: say(words.get(what, what), text)
 
 
 def _directory(where: Where, wanted: Directory, say: Say) -> None:
