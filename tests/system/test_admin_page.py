@@ -17,7 +17,7 @@ VARIES: Varies = (
     (r"(?m)^WHAT .*\n", ""),
     (r"GPU-[0-9a-f-]{36}", "GPU-UUID"),
     (r"\bU[A-Z0-9]{55}\b", "KEY"),
-    (r"/\S*/(root|bus|export|data)\b", r"./\1"),
+    (r"/\S*/(root|keys|export|data)\b", r"./\1"),
     (r"\d+ (commits|events)", r"N \1"),
     (r"(upto|up to sequence|equal at|--at) \d+", r"\1 N"),
     (r"\b[0-9a-f]{64}\b", "SHA-256"),
