@@ -27,13 +27,19 @@ def test_every_list_that_a_hint_names_has_its_verb() -> None:
     ("hint", "typed"),
     [
         ("GET /v1/rollouts lists them", "`fairlead rollout` lists them"),
-        ("GET /v1/queues lists them; PUT creates one", "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one"),
-        ("GET /v1/jobs lists them; one that ended long ago cannot be changed", "`fairlead jobs` lists them; one that ended long ago cannot be changed"),
+        (
+            "GET /v1/queues lists them; PUT creates one",
+            "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one",
+        ),
+        (
+            "GET /v1/jobs lists them; one that ended long ago cannot be changed",
+            "`fairlead jobs` lists them; one that ended long ago cannot be changed",
+        ),
         ("see GET /v1/commands/c1", "see GET /v1/commands/c1"),
         ("GET /v1/schemas/job shows the fields of a job file", "docs/reference/jobs.md shows the fields of a job file"),
         ("fairlead audit verify", "fairlead audit verify"),
     ],
-)  # fmt: skip
+)
 def test_a_hint_is_what_one_types(hint: str, typed: str) -> None:
     """What is no path stays as it is."""
     assert as_typed(hint) == typed
