@@ -333,7 +333,7 @@ class Gateway:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
             if not background.done():
                 return EXIT_OK
-            server.should_exit = True
+            server.stop()
             await serving
             return self._ended(background.exception())
         finally:
@@ -368,7 +368,7 @@ class Gateway:
         """Let `run` return once open requests have ended, at most DRAIN_S later."""
         self.feed.close()
         if self._server is not None:
-            self._server.should_exit = True
+            self._server.stop()
 
 
 def _statistic(gate: CommandPublisher, what: str) -> Callable[[], float]:

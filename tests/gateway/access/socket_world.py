@@ -53,7 +53,7 @@ class SocketWorld(SignedWorld):
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        self._server.should_exit = True
+        self._server.stop()
         await self._serving
         await super().__aexit__(*args)
 

@@ -80,5 +80,5 @@ async def served(world: AccountsWorld) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{door.getsockname()[1]}/scim/v2/"
     finally:
-        server.should_exit = True
+        server.stop()
         await task

@@ -20,6 +20,7 @@ from fairlead_gateway.server.http_server import (
 )
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX
 from tests.gateway.world import GatewayWorld
+from tests.kit.eventually import eventually_async
 
 SHORT_S = 0.4
 #: For a server that is never run.
@@ -93,7 +94,7 @@ async def serving(**bounds: Any) -> AsyncIterator[Served]:
         finally:
             for client in found.clients:
                 client.writer.close()
-            server.should_exit = True
+            server.stop()
             await tasks[0]
             tasks[1].cancel()
 
@@ -359,3 +360,22 @@ async def test_a_submit_of_http_1_0_ends_its_connection() -> None:
         await client.send(submit(headers=b"Connection: keep-alive\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert (await client.answer())[0] == 201
         assert await client.until_closed() == b""
+
+
+async def test_a_resting_server_wakes_up_once_a_second_and_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn's own loop looks ten times a second, at rest too."""
+    looks: list[float] = []
+    look = HttpServer.on_tick
+
+    async def counted(server: HttpServer, counter: int) -> bool:
+        looks.append(asyncio.get_running_loop().time())
+        return await look(server, counter)
+
+    monkeypatch.setattr(HttpServer, "on_tick", counted)
+    async with serving() as found:
+        await eventually_async(lambda: len(looks) >= 2)
+        assert looks[1] - looks[0] >= 0.9
+        began = asyncio.get_running_loop().time()
+        found.server.stop()
+        await eventually_async(lambda: not found.server.started or len(looks) >= 3)
+        assert asyncio.get_running_loop().time() - began < 0.5

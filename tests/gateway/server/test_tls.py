@@ -60,7 +60,7 @@ async def serving(pair: Pair, *, connections_max: int = 64) -> AsyncIterator[tup
         try:
             yield server, door.getsockname()[1]
         finally:
-            server.should_exit = True
+            server.stop()
             await task
 
 

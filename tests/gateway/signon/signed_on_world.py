@@ -54,7 +54,7 @@ class SignedOnWorld(AccountsWorld):
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        self._server.should_exit = True
+        self._server.stop()
         await self._serving
         await super().__aexit__(*args)
         await self._stack.aclose()

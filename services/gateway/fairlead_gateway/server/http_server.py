@@ -47,6 +47,8 @@ FILES_KEPT = 128
 #: Refused connections whose client may still read its answer; those beyond are closed at once.
 LINGERING_MAX = 64
 LINGER_S = 1.0
+#: Seconds between two of uvicorn's own looks: it sets the date of answers anew, in seconds.
+TICK_S = 1.0
 #: Seconds between two log lines about refused connections.
 REPORT_S = 10.0
 
@@ -134,6 +136,19 @@ class HttpServer(uvicorn.Server):
         self._reported_at = float("-inf")
         self.certificate = config.certificate
         self.handshakes: Handshakes | None = None
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let `serve` end what is open and return."""
+        self.should_exit = True
+        self._stopped.set()
+
+    async def main_loop(self) -> None:
+        """Look once a second, and when `stop` is called. uvicorn looks ten times as often, which made up a third of a resting
+        gateway's wake-ups."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what is open. uvicorn would wait for handshakes, which it does not know."""

@@ -113,7 +113,7 @@ def _review_runs(
         if len(draft.events) >= JUDGED_EVENTS_MAX:
             break
         run = state.runs.get(job)
-        if run is None:
+        if run is None or not (state.policies or run.idle):  # nothing applies to it, as in most clusters
             schedule.settled(job, None)
             continue
         policies = resolve(run)
