@@ -79,10 +79,14 @@ CORES: dict[str, tuple[str, ...]] = {
         "archive.checkpoints",
         "archive.merkle",
         "explainer.answers",
+        "inventories",
         "lives",
         "recount",
         "virtual.figures",
         "virtual.load",
+        "whatif.commands",
+        "whatif.nodes",
+        "whatif.survival",
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,46 +10,16 @@ from fairlead_replay.audit import verify_export
 from fairlead_replay.export import write_export
 from fairlead_replay.live_comparison import fold_export
 from fairlead_replay.virtual import figures
-from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, machines, request_of
-from fairlead_replay.virtual.play import TracePlayer, TraceStalled, play
-from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played
+from fairlead_replay.virtual.play import TracePlayer, play
+from fairlead_replay.whatif.playing import PlayStalled
 from fairlead_schemas.units.timestamps import SECOND_NS
-
-
-def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: Any) -> Setting:
-    """Queues a and b on equal nodes, without protection from preemption."""
-    queues = QueueSettings(preemption=Preemption(protect_ns=0))
-    return Setting(
-        nodes=machines(nodes, gpus),
-        queues=tuple(QueueEntry(path=path, settings=queues) for path in ("a", "b")),
-        pools=(PoolEntry(pool="default", settings=PoolSettings(sequencer=sequencer)),),
-        **more,
-    )
-
-
-def job(queue: str, at_s: int, gpus: int, work_s: int, *, on: int = 4, **more: Any) -> TraceJob:
-    """A job in whole seconds, for nodes of `on` GPUs."""
-    return TraceJob(queue, at_s * SECOND_NS, work_s * SECOND_NS, request_of(gpus, on), **more)
+from tests.replay.traces import job, mixed, setting
 
 
 def runs_s(life: JobLife) -> list[tuple[int, int]]:
     """Start and end of each run, in seconds from the beginning."""
     return [((run.started_ns - BEGIN_NS) // SECOND_NS, (run.ended_ns - BEGIN_NS) // SECOND_NS) for run in life.runs]
-
-
-def mixed(count: int = 60) -> list[TraceJob]:
-    """Jobs of one GPU to two nodes of 8, some in slices, in two queues."""
-    return [
-        job(
-            "ab"[at % 3 == 0],
-            at * 37,
-            (1, 2, 8, 16, 4)[at % 5],
-            20 + at * 53 % 900,
-            on=8,
-            slice_ns=at % 4 * 60 * SECOND_NS,
-        )
-        for at in range(count)
-    ]
 
 
 #: Three jobs that fill the node, and one of another queue a little later.
@@ -116,13 +85,13 @@ def test_a_job_ends_at_its_stated_limit() -> None:
 
 def test_a_job_that_never_fits_is_reported() -> None:
     """It requests three nodes, and there are two."""
-    with pytest.raises(TraceStalled, match="nothing will start any more, and 1 jobs"):
+    with pytest.raises(PlayStalled, match="nothing will start any more, and 1 jobs"):
         play([job("a", 0, 12, 10), job("a", 5, 4, 10)], setting(nodes=2))
 
 
 def test_a_refused_command_is_reported() -> None:
     """Of a queue that does not exist."""
-    with pytest.raises(TraceStalled, match="refused"):
+    with pytest.raises(PlayStalled, match="refused"):
         play([job("c", 0, 1, 10)], setting())
 
 
@@ -163,15 +132,8 @@ def test_two_plays_are_one_and_their_log_is_a_log(tmp_path: Path) -> None:
 
 def test_quiet_months_cost_nothing() -> None:
     """One job runs for two months while others of both queues wait: the cores are asked a few times, not every second."""
-    asked = 0
-
-    class Counting(TracePlayer):
-        def _settle(self) -> None:
-            nonlocal asked
-            asked += 1
-            super()._settle()
-
     load = [job("a", 0, 4, 60 * 86_400), *(job(queue, 1, 4, 10) for queue in "abab")]
-    played = Counting(load, setting()).play()
+    player = TracePlayer(load, setting())
+    played = player.play()
     assert figures.makespan_s(played.lives) == 60 * 86_400 + 40
-    assert asked < 50
+    assert player.moments < 50

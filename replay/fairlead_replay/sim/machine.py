@@ -10,16 +10,15 @@ processes, CPUs to which two processes are pinned.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Literal
 
 import msgspec
 
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
-from fairlead_agent.devices.labels import mig_labels
-from fairlead_agent.devices.repartition import SimulatedCutter, carry_out
-from fairlead_schemas.units.hardware import MIG_PREFIX, parse_cpus
+from fairlead_replay.inventories import booted, cut
+from fairlead_schemas.units.hardware import parse_cpus
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, Inventory
 
@@ -67,30 +66,6 @@ def in_use(order: LayoutOrder, others: Iterable[RunOrder]) -> str:
         if going & set(other.instances) or (order.mode and order.gpu in other.gpus):
             return f"{other.job}.{other.attempt}"
     return ""
-
-
-def cut(inventory: Inventory, order: LayoutOrder, refused: Collection[str] = ()) -> tuple[Inventory, str]:
-    """The inventory when a driver has carried out the order, and why it has not ("" if it has)."""
-    gpus, failure = list(inventory.gpus), f"there is no GPU {order.gpu}"
-    for at, gpu in enumerate(gpus):
-        if gpu.uuid == order.gpu:
-            cutter = SimulatedCutter(gpu, order.plan, refused)
-            failure = carry_out(cutter, order)
-            gpus[at] = cutter.gpu
-    return counted(inventory, tuple(gpus)), failure
-
-
-def counted(inventory: Inventory, gpus: tuple[Gpu, ...]) -> Inventory:
-    """The inventory with these GPUs, and labels that count their instances."""
-    labels = {key: value for key, value in inventory.labels.items() if not key.startswith(MIG_PREFIX)}
-    return msgspec.structs.replace(inventory, gpus=gpus, labels={**labels, **mig_labels(gpus)})
-
-
-def booted(inventory: Inventory) -> Inventory:
-    """MIG mode lasts over a boot, instances do not."""
-    if not any(gpu.instances for gpu in inventory.gpus):
-        return inventory
-    return counted(inventory, tuple(msgspec.structs.replace(gpu, instances=()) for gpu in inventory.gpus))
 
 
 class Truth(AssertionError):

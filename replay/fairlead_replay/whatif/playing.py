@@ -1,0 +1,201 @@
+"""The engine: both production cores over an imagined log, from moment to moment.
+
+Both cores decide until neither has a decision left. Then time moves to the next stimulus, the next thing that happens on
+a node, or the next wake-up time of a core. Nothing happens in between, so a quiet month costs nothing.
+
+With `record`, every commit is chained and passed on as a stored message. These messages make a log that can be exported
+and verified like any other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from fairlead_bus.core import Decision, Input
+from fairlead_bus.log import NO_HEAD, LogHead
+from fairlead_bus.port import Stored
+from fairlead_placer.core import PlacerCore
+from fairlead_queue.core import QueueCore
+from fairlead_replay.fold import FoldedCluster
+from fairlead_replay.whatif.nodes import PlayedNodes
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.events import Event, JobUnplaceable
+
+#: Rounds of both cores at one moment, beyond which they are going round in circles.
+ROUNDS_MAX = 10_000
+
+
+class PlayStalled(Exception):
+    """A play cannot continue: a command is refused, some job can never end, or the cores do not rest."""
+
+
+class PlayedLog:
+    """Both cores over one imagined log, from its start or from the state of another log."""
+
+    def __init__(
+        self,
+        record: Callable[[Stored], None] | None = None,
+        cluster: FoldedCluster | None = None,
+        heads: dict[str, LogHead] | None = None,
+        observe: Callable[[Commit], None] | None = None,
+    ) -> None:
+        self.cluster = cluster or FoldedCluster()
+        #: {event type: how many}
+        self.counts: Counter[str] = Counter()
+        self._heads: dict[str, LogHead] = dict(heads or {})
+        self._record, self._observe = record, observe
+
+    def decide(self, core: QueueCore | PlacerCore, inputs: list[Input], now_ns: int) -> Decision | None:
+        """Let a core decide, and both fold what it says; None when that is nothing."""
+        decision = core.decide(inputs, now_ns)
+        if not decision.events and not decision.cursors:
+            return None
+        self.append(core.writer, decision, now_ns)
+        return decision
+
+    def append(self, writer: str, decision: Decision, now_ns: int) -> None:
+        """Add a commit of any writer, and fold it."""
+        head, sequence = self._heads.get(writer, NO_HEAD), self.cluster.sequence + 1
+        commit = Commit(
+            v=VERSION,
+            writer=writer,
+            n=head.n + 1,
+            basis=sequence - 1,
+            at_ns=now_ns,
+            cursors=decision.cursors,
+            prev=head.hash,
+            events=decision.events,
+        )
+        own_hash = head.hash
+        if self._record is not None:
+            payload = encode_commit(commit)
+            own_hash = commit_hash(payload)
+            self._record(Stored(sequence, subjects.log(writer), payload))
+        self._heads[writer] = LogHead(head.n + 1, own_hash, sequence)
+        self.cluster.evolve(sequence, commit)
+        self.counts.update(type(event).__name__ for event in decision.events)
+        if self._observe is not None:
+            self._observe(commit)
+
+
+class GivenCommit(NamedTuple):
+    """Commit of a writer that is not played."""
+
+    writer: str
+    decision: Decision
+
+
+class Stimuli(Protocol):
+    """What comes to a cluster from outside."""
+
+    def next_ns(self) -> int | None:
+        """Return the time of the next stimulus in ns, None if there is none."""
+        ...
+
+    def pass_time(self, now_ns: int) -> None:
+        """Let happen on nodes what is due, and have ready what is due for a core."""
+        ...
+
+    def commits(self) -> list[GivenCommit]:
+        """Return the commits of other writers that are ready."""
+        ...
+
+    def queue_inputs(self) -> list[Input]:
+        """Return the next message for the queue that is ready."""
+        ...
+
+    def placer_inputs(self) -> list[Input]:
+        """Return the next inputs for the placer that are ready, but reports."""
+        ...
+
+    def see(self, events: Iterable[Event], now_ns: int) -> None:
+        """Take note of what was decided."""
+        ...
+
+    def away_until(self, writer: str, now_ns: int) -> int:
+        """Return the time up to which a service decides nothing; 0: it is there."""
+        ...
+
+
+class Player:
+    """Play of stimuli on a cluster."""
+
+    def __init__(self, log: PlayedLog, nodes: PlayedNodes, stimuli: Stimuli, now_ns: int, *, grid_ns: int = 0) -> None:
+        """`grid_ns`: moments are rounded up to multiples of it; 0: they are exact."""
+        self.log, self.nodes, self.stimuli, self.now_ns = log, nodes, stimuli, now_ns
+        self._queue, self._placer = log.cluster.queue, log.cluster.placer
+        self._grid_ns = grid_ns
+        #: Moments at which something was looked at.
+        self.moments = 0
+
+    def resume(self) -> None:
+        """Continue from the state of a log's middle.
+
+        A core that is restored has forgotten which offers it found no place for, and names the present causes again. The
+        core that wrote the log had named them when they arose: that news is dropped, and what was looked at stays known.
+        """
+        decision = self._placer.decide([], self.now_ns)
+        state = self._placer.rollback()
+        for event in decision.events:
+            offer = state.offers.get(event.job) if isinstance(event, JobUnplaceable) else None
+            if offer is not None:
+                state.classes[offer.request].failed_at = state.pools.version
+
+    def next_ns(self) -> int | None:
+        """Return the time of the next happening or core wake-up in ns, None if there is none."""
+        at_ns = earliest(self.happens_ns(), self._wake_ns(self._queue), self._wake_ns(self._placer))
+        return at_ns if at_ns is None or not self._grid_ns else -(-at_ns // self._grid_ns) * self._grid_ns
+
+    def _wake_ns(self, core: QueueCore | PlacerCore) -> int | None:
+        wake_ns, back_ns = core.wake_at(), self.stimuli.away_until(core.writer, self.now_ns)
+        return back_ns if back_ns and (wake_ns is None or wake_ns < back_ns) else wake_ns
+
+    def happens_ns(self) -> int | None:
+        """Return the time of the next stimulus, or of the next thing that happens on a node."""
+        return earliest(self.nodes.next_ns(), self.stimuli.next_ns())
+
+    def advance(self, at_ns: int) -> None:
+        """Go to a moment, and let everything happen and be decided there."""
+        self.moments += 1
+        self.now_ns = max(self.now_ns, at_ns)
+        self.nodes.pass_time(self.now_ns)
+        self.stimuli.pass_time(self.now_ns)
+        self.settle()
+
+    def play_to(self, until_ns: int) -> None:
+        """Play every moment up to a time, that one included."""
+        while (at_ns := self.next_ns()) is not None and max(at_ns, self.now_ns) <= until_ns:
+            self.advance(at_ns)
+
+    def settle(self) -> None:
+        """Decide at this moment until neither core has anything to say. Raises PlayStalled."""
+        now_ns, stimuli = self.now_ns, self.stimuli
+        queue_is_there = not stimuli.away_until("queue", now_ns)
+        placer_is_there = not stimuli.away_until("placer", now_ns)
+        for _ in range(ROUNDS_MAX):
+            given = stimuli.commits()
+            for each in given:
+                self.log.append(each.writer, each.decision, now_ns)
+                self.nodes.see((), now_ns)
+            queue = self.log.decide(self._queue, stimuli.queue_inputs(), now_ns) if queue_is_there else None
+            if queue is not None:
+                stimuli.see(queue.events, now_ns)
+                self.nodes.see(queue.events, now_ns)
+            placer = (
+                self.log.decide(self._placer, [*self.nodes.reports(), *stimuli.placer_inputs()], now_ns)
+                if placer_is_there
+                else None
+            )
+            if placer is not None:
+                self.nodes.taken(placer.cursors)
+                stimuli.see(placer.events, now_ns)
+                self.nodes.see(placer.events, now_ns)
+            if queue is None and placer is None and not given:
+                return
+        raise PlayStalled(f"the cores do not come to rest at {now_ns}")
+
+
+def earliest(*times: int | None) -> int | None:
+    """Return the earliest of the times that are known."""
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)

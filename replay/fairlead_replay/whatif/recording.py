@@ -1,0 +1,686 @@
+"""What a log recorded: the stimuli that were given, what was real of each job, and the state at a moment.
+
+    recording = record_of(commits, window)
+
+A commit's time is that of the log: the running maximum of all commits' times. Clocks of writers are some milliseconds apart,
+and an imagined log has one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from fairlead_access.core import AccessCore
+from fairlead_bus.core import Decision
+from fairlead_bus.log import Chain, LogHead
+from fairlead_bus.port import LogDamaged, Stored
+from fairlead_placer.cluster.entities import PlacedRun, run_key
+from fairlead_placer.core import PlacerCore
+from fairlead_queue.core import QueueCore
+from fairlead_replay.fold import FoldedCluster
+from fairlead_replay.whatif.commands import CMD_PREFIX, Command, CommandReader
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit, CommitUndecodable, decode_commit
+from fairlead_schemas.wire.events import RunOutcome
+from fairlead_schemas.wire.resources import Inventory
+from fairlead_telemetry.idle.core import IdleCore
+
+#: Writers whose commits are taken as they were.
+GIVEN_WRITERS = ("telemetry", "access")
+#: Outcomes that a node's agent reports of a run which nobody asked to stop.
+STRUCK: tuple[RunOutcome, ...] = ("stopped", "exit_unknown", "node_lost")
+#: What telemetry says of a run.
+ABOUT_RUNS = (ev.JobIdle, ev.JobActive, ev.JobExtended, ev.LeaseShrunk, ev.ReclaimRequested, ev.ReclaimSimulated)
+
+
+class WindowError(ValueError):
+    """A window of a log from which nothing can be played; the message names the bound and what was expected."""
+
+
+class LogWindow(NamedTuple):
+    """Part of a log that is played again: after `from_ns`, up to `to_ns` (both Unix ns, both included in what they bound).
+    0: the log's own start or end."""
+
+    from_ns: int = 0
+    to_ns: int = 0
+
+
+# ---------------------------------------------------------------------------- what was given
+
+
+class GivenCommand(NamedTuple):
+    """Command of a person or service. Those of one message are decided together."""
+
+    at_ns: int
+    #: Sequence of the commit that answered it: commands of one commit were one message.
+    message: int
+    writer: str
+    position: int
+    command: Command
+
+
+class GivenFact(NamedTuple):
+    """What happened to a node."""
+
+    at_ns: int
+    node: str
+    #: joined | changed | silent | quiet | heard | ailing | well | struck (its runs, or one job's, have ended without cause)
+    what: str
+    inventory: Inventory | None = None
+    incarnation: str = ""
+    boot_id: str = ""
+    silent_ns: int = 0
+    gpu: str = ""
+    code: str = ""
+    evidence: str = ""
+    job: str = ""
+    outcome: RunOutcome = "stopped"
+    exit_code: int | None = None
+
+
+class GivenEvents(NamedTuple):
+    """Events of a writer that is not played, of one commit."""
+
+    at_ns: int
+    #: Sequence of the commit.
+    message: int
+    writer: str
+    decision: Decision
+    #: Of events about a run: when it had started.
+    started_ns: int = 0
+
+
+type Given = GivenCommand | GivenFact | GivenEvents
+
+
+class Absence(NamedTuple):
+    """Time in which a service decided nothing: it was down, cut off, or without a leader."""
+
+    writer: str
+    from_ns: int
+    to_ns: int
+
+
+# ---------------------------------------------------------------------------- what was real
+
+
+class RunCall(NamedTuple):
+    """What was asked or found of a run because of how far it was: a wish that it ends, an idle GPU."""
+
+    attempt: int
+    #: How long the run had run.
+    offset_ns: int
+    given: GivenCommand | GivenEvents
+
+
+class RealAttempt:
+    """Attempt as the log has it. Times are 0 where they did not come."""
+
+    __slots__ = (
+        "end",
+        "ended_ns",
+        "gone_ns",
+        "image",
+        "is_end_late",
+        "nodes",
+        "number",
+        "placed_ns",
+        "rank_ends",
+        "ranks",
+        "saves",
+        "started_ns",
+        "stop_ns",
+        "units",
+    )
+
+    def __init__(self, number: int, placed_ns: int, nodes: tuple[str, ...], units: int) -> None:
+        self.number, self.placed_ns, self.nodes, self.units = number, placed_ns, nodes, units
+        self.started_ns = self.ended_ns = 0
+        #: When its agents were to begin a stop.
+        self.stop_ns = 0
+        self.end: ev.RunEnded | None = None
+        self.image = ""
+        #: The placer was away when it ended, so that the end was seen later than it came.
+        self.is_end_late = False
+        #: {rank: when it started}, of a gang.
+        self.ranks: dict[int, int] = {}
+        #: {rank: its end}, of ranks of a gang that ended before the last one.
+        self.rank_ends: dict[int, ev.RankEnded] = {}
+        #: {node: when its part was free again}
+        self.gone_ns: dict[str, int] = {}
+        #: (when, note, whether it answers a notice)
+        self.saves: list[tuple[int, str, bool]] = []
+
+    def ran_ns(self, until_ns: int) -> int:
+        """Return how long it ran, as far as its end was seen. One that has not ended ran up to `until_ns`."""
+        if self.end is not None and self.end.ran_ns and self.is_end_late:
+            return self.end.ran_ns
+        return max(1, (self.ended_ns or until_ns) - self.started_ns)
+
+
+class RealJob:
+    """Job, or element of an array, as the log has it."""
+
+    __slots__ = ("attempts", "calls", "end", "ended_ns", "id", "queue", "reason", "submitted", "submitted_ns")
+
+    def __init__(self, id: str, submitted: ev.JobSubmitted, submitted_ns: int) -> None:
+        self.id, self.submitted, self.submitted_ns = id, submitted, submitted_ns
+        self.queue = submitted.queue
+        self.attempts: list[RealAttempt] = []
+        #: "JobSucceeded", "JobFailed", "JobCancelled", and when; "", 0: not yet. Of a failure its reason.
+        self.end, self.ended_ns, self.reason = "", 0, ""
+        self.calls: list[RunCall] = []
+
+    @property
+    def is_array(self) -> bool:
+        """True for an array as a whole."""
+        return self.submitted.array is not None and "_" not in self.id
+
+    @property
+    def first_start_ns(self) -> int:
+        """When it first ran; 0: never."""
+        return next((each.started_ns for each in self.attempts if each.started_ns), 0)
+
+    def attempt(self, number: int) -> RealAttempt | None:
+        """The attempt of that number, None if there was none."""
+        found = [each for each in self.attempts if each.number == number]
+        return found[0] if found else None
+
+
+class RealCluster:
+    """Book of every job of a log, recorded or played. It folds commits; `stops` are noted by who has the state."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, RealJob] = {}
+        self.counts: Counter[str] = Counter()
+
+    def take(self, commit: Commit, at_ns: int) -> None:
+        """Take note of a commit's events."""
+        for event in commit.events:
+            self.counts[type(event).__name__] += 1
+            handler = _BOOKS.get(type(event))
+            if handler is not None:
+                handler(self, event, at_ns)
+
+    def adopt(self, others: "RealCluster", at_ns: int) -> None:
+        """Start with the jobs of another log that were there at a time, as they were then."""
+        for job in others.jobs.values():
+            if job.submitted_ns <= at_ns:
+                self.jobs[job.id] = _as_of(job, at_ns)
+
+    def job_of(self, id_: str) -> RealJob | None:
+        """The job; an element of an array is made on its first word. None: it was never submitted in this log."""
+        found = self.jobs.get(id_)
+        array = array_of(id_)
+        if found is None and array is not None and array in self.jobs:
+            parent = self.jobs[array]
+            found = self.jobs[id_] = RealJob(id_, parent.submitted, parent.submitted_ns)
+        return found
+
+    def running(self, id_: str) -> RealAttempt | None:
+        """The attempt of a job that runs now."""
+        job = self.jobs.get(id_)
+        last = job.attempts[-1] if job is not None and job.attempts else None
+        return last if last is not None and last.started_ns and not last.ended_ns else None
+
+
+def _as_of(job: RealJob, at_ns: int) -> RealJob:
+    before = RealJob(job.id, job.submitted, job.submitted_ns)
+    if 0 < job.ended_ns <= at_ns:
+        before.end, before.ended_ns, before.reason = job.end, job.ended_ns, job.reason
+    for each in job.attempts:
+        if each.placed_ns > at_ns:
+            break
+        attempt = RealAttempt(each.number, each.placed_ns, each.nodes, each.units)
+        attempt.started_ns = each.started_ns if each.started_ns <= at_ns else 0
+        if 0 < each.ended_ns <= at_ns:
+            attempt.ended_ns, attempt.end, attempt.stop_ns = each.ended_ns, each.end, each.stop_ns
+        before.attempts.append(attempt)
+    return before
+
+
+def _job_submitted(books: RealCluster, event: ev.JobSubmitted, at_ns: int) -> None:
+    books.jobs[event.job] = RealJob(event.job, event, at_ns)
+
+
+def _job_offered(books: RealCluster, event: ev.JobOffered, at_ns: int) -> None:
+    books.job_of(event.job)
+
+
+def _job_placed(books: RealCluster, event: ev.JobPlaced, at_ns: int) -> None:
+    job = books.job_of(event.job)
+    if job is not None:
+        nodes = tuple([part.node for part in event.parts])
+        job.attempts.append(RealAttempt(event.attempt, at_ns, nodes, event.units))
+
+
+def _attempt(books: RealCluster, job: str, number: int) -> RealAttempt | None:
+    found = books.jobs.get(job)
+    last = found.attempts[-1] if found is not None and found.attempts else None
+    return last if last is not None and last.number == number else None
+
+
+def _rank_started(books: RealCluster, event: ev.RankStarted, at_ns: int) -> None:
+    attempt = _attempt(books, event.job, event.attempt)
+    if attempt is not None:
+        attempt.ranks[event.rank] = at_ns
+
+
+def _run_started(books: RealCluster, event: ev.RunStarted, at_ns: int) -> None:
+    attempt = _attempt(books, event.job, event.attempt)
+    if attempt is not None:
+        attempt.started_ns, attempt.image = at_ns, event.image
+
+
+def _saved(books: RealCluster, event: ev.CheckpointSaved, at_ns: int) -> None:
+    attempt = _attempt(books, event.job, event.attempt)
+    if attempt is not None:
+        attempt.saves.append((at_ns, event.note, event.noticed))
+
+
+def _run_ended(books: RealCluster, event: ev.RunEnded, at_ns: int) -> None:
+    attempt = _attempt(books, event.job, event.attempt)
+    if attempt is not None:
+        attempt.ended_ns, attempt.end = at_ns, event
+        for node in event.released:
+            attempt.gone_ns[node] = at_ns
+
+
+def _released(books: RealCluster, event: ev.AllocationReleased, at_ns: int) -> None:
+    job = books.jobs.get(event.job)
+    attempt = job.attempt(event.attempt) if job is not None else None
+    if attempt is not None:
+        attempt.gone_ns[event.node] = at_ns
+
+
+def _job_ended(books: RealCluster, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at_ns: int) -> None:
+    job = books.job_of(event.job)
+    if job is not None:
+        job.end, job.ended_ns = type(event).__name__, at_ns
+        job.reason = event.reason if isinstance(event, ev.JobFailed) else ""
+
+
+def _job_moved(books: RealCluster, event: ev.JobMoved, at_ns: int) -> None:
+    job = books.jobs.get(event.job)
+    if job is not None:
+        job.queue = event.queue
+
+
+def _rank_ended(books: RealCluster, event: ev.RankEnded, at_ns: int) -> None:
+    attempt = _attempt(books, event.job, event.attempt)
+    if attempt is not None:
+        attempt.rank_ends[event.rank] = event
+        if event.released and event.rank < len(attempt.nodes):
+            attempt.gone_ns[attempt.nodes[event.rank]] = at_ns
+
+
+_BOOKS: dict[type, Callable[[RealCluster, Any, int], None]] = {
+    ev.JobSubmitted: _job_submitted,
+    ev.JobOffered: _job_offered,
+    ev.JobPlaced: _job_placed,
+    ev.RankStarted: _rank_started,
+    ev.JobMoved: _job_moved,
+    ev.RankEnded: _rank_ended,
+    ev.RunStarted: _run_started,
+    ev.CheckpointSaved: _saved,
+    ev.RunEnded: _run_ended,
+    ev.AllocationReleased: _released,
+    ev.JobSucceeded: _job_ended,
+    ev.JobFailed: _job_ended,
+    ev.JobCancelled: _job_ended,
+}
+
+
+# ---------------------------------------------------------------------------- a log, read
+
+
+class Start(NamedTuple):
+    """State of the cluster at the moment from which a log is played again."""
+
+    sequence: int
+    at_ns: int
+    heads: dict[str, LogHead]
+    #: {writer: snapshot of its core}; {}: nothing was before.
+    snapshots: dict[str, bytes]
+
+    def cluster(self) -> FoldedCluster:
+        """Return the cores as they were then; each call makes new ones."""
+        cluster = FoldedCluster()
+        if self.snapshots:
+            cluster.queue = QueueCore.restore(self.snapshots["queue"])
+            cluster.placer = PlacerCore.restore(self.snapshots["placer"])
+            cluster.idle = IdleCore.restore(self.snapshots["telemetry"])
+            cluster.access = AccessCore.restore(self.snapshots["access"])
+        cluster.sequence, cluster.at_ns = self.sequence, self.at_ns
+        return cluster
+
+
+class LogRecording(NamedTuple):
+    """A window of a log: the state at its start, what was given in it, and what was real."""
+
+    start: Start
+    #: Unix ns of the last commit that is in it.
+    end_ns: int
+    #: In the order of the log.
+    given: list[Given]
+    real: RealCluster
+    #: Sequences of the window's commits, both included; the first is above the last where there are none.
+    first: int
+    last: int
+    #: Time that each repartition of a GPU took: {node: [ns]}.
+    cuts_ns: dict[str, list[int]]
+    #: Answers whose command the log does not tell.
+    unknown: Counter[str]
+    absences: tuple[Absence, ...] = ()
+
+
+#: Answers that a service gives at once, to an event that they name as their cause.
+PROMPT = (
+    ev.JobPlaced,
+    ev.JobUnplaceable,
+    ev.OfferReturned,
+    ev.JobSucceeded,
+    ev.JobFailed,
+    ev.JobRequeued,
+    ev.JobCancelled,
+    ev.JobHeld,
+    ev.JobStopRequested,
+)
+#: An answer that is later than this shows that its service was away.
+PROMPT_NS = 100_000_000
+
+
+class AbsenceWatch:
+    """Finds the times in which a service decided nothing, from answers that were due at once and came late.
+
+    A commit names the sequence up to which its writer had folded (its basis). An event could have been answered first by
+    the writer's first commit with a later basis. A commit that was written before, and reached the log after, shows that its
+    writer was cut off from the log.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[Absence] = []
+        #: {sequence: time of that commit}
+        self._at_ns: dict[int, int] = {}
+        #: {writer: basis of its newest commit}
+        self._basis: dict[str, int] = {}
+        #: {"cmd:<id>": sequence of the commit that answered it first}: what follows from it is due at once.
+        self._commands: dict[str, int] = {}
+
+    def take(self, sequence: int, commit: Commit, now_ns: int, placer: PlacerCore) -> None:
+        """Take the next commit, before the placer folds it."""
+        writer, before = commit.writer, self._basis.get(commit.writer, 0)
+        asked = [at for event in commit.events if (at := self._asked(event, placer)) > before]
+        if commit.basis + 1 < sequence:
+            asked.append(commit.basis + 1)
+        since_ns = min([self._at_ns.get(at, now_ns) for at in asked], default=now_ns)
+        if now_ns - since_ns > PROMPT_NS:
+            self._found.append(Absence(writer, since_ns, now_ns))
+        self._at_ns[sequence] = now_ns
+        self._basis[writer] = commit.basis
+        for event in commit.events:
+            if event.cause.startswith(CMD_PREFIX):
+                self._commands.setdefault(event.cause, sequence)
+
+    def absences(self) -> tuple[Absence, ...]:
+        """Return the absences, those that overlap as one."""
+        found: list[Absence] = []
+        for each in sorted(self._found):
+            if found and found[-1].writer == each.writer and each.from_ns <= found[-1].to_ns:
+                found[-1] = found[-1]._replace(to_ns=max(found[-1].to_ns, each.to_ns))
+            else:
+                found.append(each)
+        return tuple(found)
+
+    def _asked(self, event: ev.Event, placer: PlacerCore) -> int:
+        """Return the sequence of the commit that an event answers at once; 0: it answers none."""
+        if not isinstance(event, PROMPT):
+            return 0
+        if isinstance(event, ev.JobPlaced | ev.JobUnplaceable):
+            offer = placer.state.offers.get(event.job)
+            group = placer.state.classes.get(offer.request) if offer is not None else None
+            if group is None or group.outcome is not None:
+                return 0  # its class was known to find no place, and waited for room
+        if event.cause.startswith(CMD_PREFIX):
+            return self._commands.get(event.cause, 0)
+        place, dot, _ = event.cause.partition(".")
+        return int(place) if dot and place.isdecimal() else 0
+
+
+class LogRecorder:
+    """Reader of a log: state up to the window's start, then what was given."""
+
+    def __init__(self, window: LogWindow) -> None:
+        self._window = window
+        self._chain, self._cluster, self._reader = Chain(), FoldedCluster(), CommandReader()
+        self._real = RealCluster()
+        self._start: Start | None = None if window.from_ns else Start(0, 0, {}, {})
+        self._given: list[Given] = []
+        self._first_ns = self._now_ns = self._end_ns = 0
+        self._plans: dict[tuple[str, str], int] = {}
+        self._cuts_ns: dict[str, list[int]] = {}
+        self._last = 0
+        self._past_end = False
+        self._watch = AbsenceWatch()
+
+    def take(self, stored: Stored) -> bool:
+        """Read the next commit. False once the window is over. Raises LogDamaged and OtherLogFormat."""
+        try:
+            commit = decode_commit(stored.payload)
+        except CommitUndecodable as error:
+            raise LogDamaged(stored.sequence, str(error)) from error
+        self._now_ns = max(self._now_ns, commit.at_ns)
+        self._first_ns = self._first_ns or self._now_ns
+        window = self._window
+        if window.to_ns and self._now_ns > window.to_ns:
+            self._past_end = True
+            return False
+        if self._start is None and self._now_ns > window.from_ns:
+            self._begin()
+        self._chain.extend(stored, commit)
+        self._take(stored.sequence, commit)
+        self._last, self._end_ns = stored.sequence, self._now_ns
+        return True
+
+    def _begin(self) -> None:
+        cluster = self._cluster
+        snapshots = {writer: core.snapshot() for writer, core in cluster.cores().items()}
+        self._start = Start(cluster.sequence, cluster.at_ns, dict(self._chain.heads), snapshots)
+
+    def _take(self, sequence: int, commit: Commit) -> None:
+        commands = self._reader.read(commit)
+        if self._start is None:
+            self._cluster.evolve(sequence, commit)
+            self._cluster.at_ns = self._now_ns
+        else:
+            self._take_given(sequence, commit, commands)
+            self._watch.take(sequence, commit, self._now_ns, self._cluster.placer)
+            self._cluster.placer.evolve(sequence, commit)
+        self._real.take(commit, self._now_ns)
+        self._note_stops()
+
+    def _take_given(self, sequence: int, commit: Commit, commands: list[Command]) -> None:
+        now_ns, writer = self._now_ns, commit.writer
+        if writer in GIVEN_WRITERS:
+            self._take_events(sequence, commit)
+            return
+        position = commit.cursors.get("CMD", 0)
+        for command in commands:
+            self._wish(GivenCommand(now_ns, sequence, writer, position, command))
+        if writer == "placer":
+            self._take_facts(commit)
+            self._time_cuts(commit)
+
+    def _take_events(self, sequence: int, commit: Commit) -> None:
+        """What telemetry finds of a run is found after the same run time; all else at its time."""
+        others: list[ev.Event] = []
+        for event in commit.events:
+            attempt = self._real.running(event.job) if isinstance(event, ABOUT_RUNS) else None
+            if attempt is None or not isinstance(event, ABOUT_RUNS) or attempt.number != event.attempt:
+                others.append(event)
+                continue
+            given = GivenEvents(
+                self._now_ns, sequence, commit.writer, Decision([event], commit.cursors), attempt.started_ns
+            )
+            self._real.jobs[event.job].calls.append(RunCall(attempt.number, self._now_ns - attempt.started_ns, given))
+        if others or not commit.events:
+            given = GivenEvents(self._now_ns, sequence, commit.writer, Decision(others, commit.cursors))
+            self._given.append(given)
+
+    def _wish(self, wish: GivenCommand) -> None:
+        """A cancel or a requeue of a run is made because of how far the run is; all else at its time."""
+        command = wish.command
+        if isinstance(command, cmd.CancelJob | cmd.RequeueJob):
+            job, attempt = self._real.jobs.get(command.job), self._real.running(command.job)
+            if job is not None and attempt is not None and job.submitted.kind != "service":
+                job.calls.append(RunCall(attempt.number, wish.at_ns - attempt.started_ns, wish))
+                return
+        self._given.append(wish)
+
+    def _take_facts(self, commit: Commit) -> None:
+        answered = {
+            event.cause for event in commit.events if isinstance(event, ev.MigLayoutChanged | ev.MigLayoutFailed)
+        }
+        told = {event.cause for event in commit.events if isinstance(event, ev.NodeJoined | ev.NodeChanged)}
+        heard: set[str] = set()
+        for event in commit.events:
+            fact = _fact(event, self._now_ns)
+            if fact is None:
+                fact = self._strike(event, told)
+            if fact is None or (isinstance(event, ev.NodeChanged) and event.cause in answered):
+                continue
+            if fact.what == "heard":
+                if fact.node in heard:
+                    continue
+                heard.add(fact.node)
+            self._given.append(fact)
+
+    def _strike(self, event: ev.Event, told: set[str]) -> GivenFact | None:
+        """A run that ended on its node's doing: fenced there without an order, or unseen while its agent was away. (`told`: causes
+        of new boots and journals, which end runs by themselves.)"""
+        if not isinstance(event, ev.RunEnded | ev.RankEnded) or event.outcome not in STRUCK or event.cause in told:
+            return None
+        run = self._cluster.placer.state.runs.get(run_key(event.job, event.attempt))
+        if run is None or run.is_stopping or event.rank >= len(run.parts) or not event.cause.startswith("report:"):
+            return None
+        return GivenFact(
+            self._now_ns,
+            run.parts[event.rank].node,
+            "struck",
+            job=event.job,
+            outcome=event.outcome,
+            exit_code=event.exit_code,
+        )
+
+    def _time_cuts(self, commit: Commit) -> None:
+        for event in commit.events:
+            match event:
+                case ev.MigLayoutPlanned():
+                    self._plans[event.node, event.gpu] = self._now_ns
+                case ev.MigLayoutChanged() | ev.MigLayoutFailed():
+                    planned_ns = self._plans.pop((event.node, event.gpu), self._now_ns)
+                    self._cuts_ns.setdefault(event.node, []).append(self._now_ns - planned_ns)
+                case _:
+                    pass
+
+    def _note_stops(self) -> None:
+        """Only derived state knows which runs a drain, a taint, a fault, a window or a rollout stops."""
+        state = self._cluster.placer.state
+        touched, state.touched = state.touched, set()
+        for name in touched:
+            node = state.nodes.get(name)
+            for key in node.held if node is not None else ():
+                if state.runs[key].is_stopping:
+                    self._stops(state.runs[key])
+
+    def _stops(self, run: PlacedRun) -> None:
+        job = self._real.jobs.get(run.job)
+        last = job.attempts[-1] if job is not None and job.attempts else None
+        if last is not None and last.number == run.attempt and not last.stop_ns:
+            last.stop_ns = max(self._now_ns, last.started_ns + run.ran_ns if last.started_ns and run.ran_ns else 0)
+
+    def finish(self) -> LogRecording:
+        """Return what was read. Raises WindowError where the window is not one of this log."""
+        window = self._window
+        if not self._first_ns:
+            raise WindowError("log: expected commits, found none")
+        if window.to_ns and window.to_ns <= window.from_ns:
+            raise WindowError(
+                f"to: expected a time after from ({rfc3339(window.from_ns)}), found {rfc3339(window.to_ns)}"
+            )
+        if window.from_ns and window.from_ns < self._first_ns:
+            raise WindowError(
+                f"from: expected a time from the log's first commit on ({rfc3339(self._first_ns)}), "
+                f"found {rfc3339(window.from_ns)}"
+            )
+        if self._start is None:
+            raise WindowError(
+                f"from: expected a time before the log's last commit ({rfc3339(self._now_ns)}), "
+                f"found {rfc3339(window.from_ns)}"
+            )
+        if window.to_ns and not self._past_end and window.to_ns > self._now_ns:
+            raise WindowError(
+                f"to: expected a time up to the log's last commit ({rfc3339(self._now_ns)}), found {rfc3339(window.to_ns)}"
+            )
+        end_ns = window.to_ns or self._end_ns
+        absences = self._watch.absences()
+        _mark_late_ends(self._real, [each for each in absences if each.writer == "placer"])
+        return LogRecording(
+            self._start,
+            end_ns,
+            self._given,
+            self._real,
+            self._start.sequence + 1,
+            self._last,
+            self._cuts_ns,
+            self._reader.unknown,
+            absences,
+        )
+
+
+def _mark_late_ends(real: RealCluster, away: list[Absence]) -> None:
+    for job in real.jobs.values():
+        for attempt in job.attempts:
+            end = attempt.end
+            if end is not None and end.ran_ns and attempt.started_ns:
+                ended_ns = attempt.started_ns + end.ran_ns
+                attempt.is_end_late = any(each.from_ns <= ended_ns < each.to_ns <= attempt.ended_ns for each in away)
+
+
+def record_of(stored: Iterable[Stored], window: LogWindow = LogWindow()) -> LogRecording:  # noqa: B008 -- a constant
+    """Read a log and a window of it. Raises LogDamaged, OtherLogFormat and WindowError."""
+    recorder = LogRecorder(window)
+    for message in stored:
+        if not recorder.take(message):
+            break
+    return recorder.finish()
+
+
+def _fact(event: ev.Event, at_ns: int) -> GivenFact | None:
+    """Return what happened to a node, where the event says that something outside of the cores did."""
+    match event:
+        case ev.NodeJoined():
+            return GivenFact(at_ns, event.node, "joined", event.inventory, event.incarnation, event.boot_id)
+        case ev.NodeChanged():
+            return GivenFact(at_ns, event.node, "changed", event.inventory, boot_id=event.boot_id)
+        case ev.NodeLost():
+            return GivenFact(at_ns, event.node, "silent", silent_ns=event.silent_ns)
+        case ev.NodeReturned():
+            return GivenFact(at_ns, event.node, "heard")
+        case ev.NodeTainted(setter="silence"):
+            return GivenFact(at_ns, event.node, "quiet")
+        case ev.NodeUntainted(setter="silence"):
+            return GivenFact(at_ns, event.node, "heard")
+        case ev.GpuFaulted():
+            return GivenFact(at_ns, event.node, "ailing", gpu=event.gpu, code=event.code, evidence=event.reason)
+        case ev.NodeUnhealthy():
+            return GivenFact(at_ns, event.node, "ailing", code=event.code, evidence=event.reason)
+        case ev.GpuRestored() if event.cause.startswith("report:"):
+            return GivenFact(at_ns, event.node, "well", gpu=event.gpu)
+        case ev.NodeRecovered() if event.cause.startswith("report:"):
+            return GivenFact(at_ns, event.node, "well", code=event.code)
+        case _:
+            return None

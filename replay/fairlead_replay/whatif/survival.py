@@ -1,0 +1,95 @@
+"""Run lengths that a log does not have, drawn from those that it has: conditional Kaplan-Meier. Pure.
+
+A job that was cut (preempted for good, drained, lost, cancelled, or still running where the record ends) ran longer than
+was seen. Cut runs are the long ones, so leaving them out, or ending them where they were cut, makes every queue look
+emptier than it was. They count here for as long as they were seen.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+#: Own ends that a group must have among its last GROUP_MAX lengths before it is asked.
+OWN_ENDS_MIN, GROUP_MAX = 8, 64
+
+
+class SeenLength(NamedTuple):
+    """Length of a job's run in ns, and whether it came to its own end."""
+
+    length_ns: int
+    is_whole: bool
+
+
+def uniform(*parts: object) -> float:
+    """Return a number from 0 to 1 (exclusive) that depends on its arguments only, so that draws are paired and repeatable."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:7]) / (1 << 56)
+
+
+class SurvivalCurve:
+    """Kaplan-Meier estimate of how long runs of a group last."""
+
+    def __init__(self, seen: Sequence[SeenLength]) -> None:
+        self.own_ends = sum(each.is_whole for each in seen)
+        self._lengths: list[int] = []
+        #: Share of runs that last longer than the length of the same place.
+        self._survival: list[float] = []
+        at_risk, survival = len(seen), 1.0
+        # At equal lengths ends come before cuts: a run that was cut there had not ended.
+        for each in sorted(seen, key=lambda each: (each.length_ns, not each.is_whole)):
+            if each.is_whole:
+                survival *= 1 - 1 / at_risk
+                self._lengths.append(each.length_ns)
+                self._survival.append(survival)
+            at_risk -= 1
+
+    def beyond(self, ran_ns: int) -> int:
+        """Return the number of own ends that are longer."""
+        return len(self._lengths) - bisect_right(self._lengths, ran_ns)
+
+    def draw(self, ran_ns: int, chance: float) -> int | None:
+        """Return a length above `ran_ns`, by the share of runs that lasted so long; None where none is known to have. What
+        lasts longer than every own end is given the longest of them."""
+        first = bisect_right(self._lengths, ran_ns)
+        if first == len(self._lengths):
+            return None
+        alive = self._survival[first - 1] if first else 1.0
+        wanted = alive * (1 - chance)
+        for at in range(first, len(self._lengths)):
+            if self._survival[at] <= wanted:
+                return self._lengths[at]
+        return self._lengths[-1]
+
+
+class Groups:
+    """Lengths by group, the most alike first: a user's jobs of a name, of a size, a queue's of a size, the pool's."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], list[SeenLength]] = {}
+        self._curves: dict[tuple[str, ...], SurvivalCurve] = {}
+
+    def add(self, keys: Sequence[tuple[str, ...]], seen: SeenLength) -> None:
+        """Take note of a length, in the order of the log."""
+        for key in keys:
+            self._seen.setdefault(key, []).append(seen)
+
+    def draw(self, keys: Sequence[tuple[str, ...]], ran_ns: int, chance: float) -> int:
+        """Return a length above `ran_ns`. Without any longer one in any group, what ran so long lasts as long again: of
+        lengths without a scale that is the median."""
+        for key in keys:
+            curve = self._curve(key)
+            drawn = curve.draw(ran_ns, chance) if curve.own_ends >= OWN_ENDS_MIN else None
+            if drawn is not None:
+                return drawn
+        for key in reversed(keys):
+            drawn = self._curve(key).draw(ran_ns, chance)
+            if drawn is not None:
+                return drawn
+        return max(2 * ran_ns, ran_ns + 1)
+
+    def _curve(self, key: tuple[str, ...]) -> SurvivalCurve:
+        found = self._curves.get(key)
+        if found is None:
+            found = self._curves[key] = SurvivalCurve(self._seen.get(key, [])[-GROUP_MAX:])
+        return found

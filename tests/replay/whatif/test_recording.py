@@ -1,0 +1,258 @@
+"""What a log says was given: windows, commands, absences; and what is wrong with a window, in words."""
+
+import msgspec
+import pytest
+
+from fairlead_bus.port import LogDamaged, Stored
+from fairlead_replay.whatif.commands import CommandReader
+from fairlead_replay.whatif.recording import Absence, LogWindow, WindowError, record_of
+from fairlead_replay.whatif.replays import play_recording
+from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
+from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.resources import Request
+from tests.replay.whatif.scenes import SPEC, Scene, at, queues
+
+
+def commit(*events: ev.Event, writer: str = "queue", at_ns: int = 1000) -> Commit:
+    """Return a commit of these events."""
+    return Commit(v=VERSION, writer=writer, n=1, basis=0, at_ns=at_ns, cursors={}, prev=GENESIS, events=list(events))
+
+
+def small_log() -> list[Stored]:
+    """Return a log of two jobs on one node, from -1 s to 30 s."""
+    scene = Scene()
+    scene.command(-1, queues())
+    scene.submit(0, 4, 20)
+    scene.submit(10, 2, 20)
+    return scene.play(60)[0]
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+def test_a_submit_is_read_with_every_field() -> None:
+    """Each field of the event that the command has is the command's."""
+    asked = cmd.SubmitJob(
+        id="7",
+        user="ann",
+        name="n",
+        queue="a",
+        request=Request(gpu_milli=1000),
+        spec=SPEC,
+        project="p",
+        kind="session",
+        priority=70,
+        array=(1, 3),
+        retries=2,
+        total_ns=5,
+        grace_ns=6,
+        start_at_ns=7,
+        deadline_ns=8,
+        slice_ns=9,
+        after=(ev.Dependency(job="1"),),
+        array_limit=1,
+        gang="leader",
+        key="k",
+        digest="d",
+    )
+    same = {name: getattr(asked, name) for name in asked.__struct_fields__ if name not in ("id", "authority")}
+    event = ev.JobSubmitted(cause="cmd:7", job="12", **same)
+    assert CommandReader().read(commit(event)) == [asked]
+
+
+def test_what_follows_from_a_command_is_no_command() -> None:
+    """A hold of an offered job says its cause twice; so does the stop of every element of an array."""
+    reader = CommandReader()
+    withdrawn = ev.OfferWithdrawn(cause="cmd:h", job="1", attempt=1, reason="hold", by="ann")
+    stop = ev.JobStopRequested(cause="cmd:c", job="2", attempt=0, reason="cancelled", by="ann")
+    assert reader.read(commit(withdrawn, stop)) == [
+        cmd.HoldJob(id="h", user="ann", job="1"),
+        cmd.CancelJob(id="c", user="ann", job="2"),
+    ]
+    held = ev.JobHeld(cause="cmd:h", job="1", by="ann")
+    assert reader.read(commit(held, msgspec.structs.replace(stop, job="2_1"))) == []
+
+
+def test_a_change_of_queues_is_read_as_a_whole() -> None:
+    """With what it left as it was, of which the log has only the number."""
+    reader = CommandReader()
+    first = [
+        ev.PoolConfigured(cause="cmd:1", pool="big", settings=PoolSettings()),
+        ev.QueueConfigured(cause="cmd:1", path="a", settings=QueueSettings()),
+        ev.QueueConfigured(cause="cmd:1", path="b", settings=QueueSettings()),
+        ev.QueuesApplied(cause="cmd:1", command="1", configured=3, by="op"),
+    ]
+    (made,) = reader.read(commit(*first))
+    assert isinstance(made, cmd.ApplyQueues)
+    assert ([each.pool for each in made.pools], [each.path for each in made.queues]) == (["big"], ["a", "b"])
+    heavier = QueueSettings(weight=2)
+    second = [
+        ev.QueueConfigured(cause="cmd:2", path="b", settings=heavier),
+        ev.QueueRemoved(cause="cmd:2", path="c", move_to="b"),
+        ev.QueuesApplied(cause="cmd:2", command="2", configured=1, removed=1, unchanged=1, by="op", reclaim=True),
+    ]
+    (changed,) = reader.read(commit(*second))
+    assert isinstance(changed, cmd.ApplyQueues)
+    assert [(each.path, each.settings.weight) for each in changed.queues] == [("b", 2), ("a", 1)]
+    assert (changed.remove[0].path, changed.remove[0].move_to, changed.reclaim, changed.prune) == (
+        "c",
+        "b",
+        True,
+        False,
+    )
+
+
+def test_a_deadline_is_read_as_the_time_left() -> None:
+    """The event has the moment, the command the time from now."""
+    event = ev.NodeDraining(cause="cmd:d", node="n1", by="op", reason="fan", deadline_ns=5000)
+    (drain,) = CommandReader().read(commit(event, writer="placer"))
+    assert drain == cmd.DrainNode(id="d", user="op", node="n1", reason="fan", deadline_ns=4000)
+
+
+def test_answers_that_do_not_tell_what_was_asked_are_counted() -> None:
+    """A log of before refused commands were named."""
+    reader = CommandReader()
+    refused = ev.CommandRejected(cause="cmd:x", command="x", code="conflict", message="too late")
+    assert reader.read(commit(refused)) == []
+    assert reader.unknown == {"CommandRejected": 1}
+
+
+# ---------------------------------------------------------------------------- windows
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        (LogWindow(at(20), at(10)), "to: expected a time after from"),
+        (LogWindow(at(10), at(10)), "to: expected a time after from"),
+        (LogWindow(at(-100)), "from: expected a time from the log's first commit on"),
+        (LogWindow(at(31)), "from: expected a time before the log's last commit"),
+        (LogWindow(at(5), at(500)), "to: expected a time up to the log's last commit"),
+    ],
+)
+def test_a_window_that_is_none_of_the_log_is_refused_in_words(window: LogWindow, words: str) -> None:
+    """The bound, what was expected, what was found."""
+    with pytest.raises(WindowError, match=words):
+        record_of(small_log(), window)
+
+
+def test_an_empty_log_is_refused() -> None:
+    """There is nothing to play."""
+    with pytest.raises(WindowError, match="log: expected commits, found none"):
+        record_of([])
+
+
+def test_a_window_holds_whole_moments() -> None:
+    """Commits of the very moment belong to what was before; the next ones are given."""
+    log = small_log()
+    recording = record_of(log, LogWindow(at(10), at(25)))
+    assert recording.start.at_ns == at(10)
+    assert recording.end_ns == at(25)
+    assert recording.first == recording.start.sequence + 1
+    assert recording.last < log[-1].sequence
+    assert not recording.given  # both jobs had come
+
+
+def test_a_damaged_log_gives_no_answer() -> None:
+    """Not even from what is before the damage."""
+    log = small_log()
+    middle = len(log) // 2
+    cut = [*log[:middle], *log[middle + 1 :]]
+    with pytest.raises(LogDamaged):
+        record_of(cut)
+    changed = [
+        *log[:middle],
+        msgspec.structs.replace(log[middle], payload=log[middle].payload[:-2]),
+        *log[middle + 1 :],
+    ]
+    with pytest.raises(LogDamaged) as found:
+        record_of(changed)
+    assert found.value.sequence == log[middle].sequence
+
+
+def test_an_event_of_a_newer_version_is_named_with_its_place() -> None:
+    """The log is not damaged; this version cannot read it."""
+    log = small_log()
+    newer = log[0].payload.replace(b'"QueueConfigured"', b'"QueueDreamt"')
+    with pytest.raises(LogDamaged, match="QueueDreamt"):
+        record_of([msgspec.structs.replace(log[0], payload=newer), *log[1:]])
+
+
+# ---------------------------------------------------------------------------- absences
+
+
+def chained(*commits: tuple[str, int, int, list[ev.Event]]) -> list[Stored]:
+    """Return a log of (writer, basis, at in seconds, events)."""
+    heads: dict[str, tuple[int, str]] = {}
+    log: list[Stored] = []
+    for sequence, (writer, basis, seconds, events) in enumerate(commits, 1):
+        n, prev = heads.get(writer, (0, GENESIS))
+        made = Commit(
+            v=VERSION, writer=writer, n=n + 1, basis=basis, at_ns=at(seconds), cursors={}, prev=prev, events=events
+        )
+        payload = encode_commit(made)
+        heads[writer] = n + 1, commit_hash(payload)
+        log.append(Stored(sequence, subjects.log(writer), payload))
+    return log
+
+
+def submitted(job: str) -> list[ev.Event]:
+    """Return the events of a job that is offered at once."""
+    asked = Request(gpu_milli=1000)
+    return [
+        ev.JobSubmitted(cause=f"cmd:{job}", job=job, name=job, queue="default", user="ann", request=asked, spec=SPEC),
+        ev.JobOffered(cause=f"cmd:{job}", job=job, attempt=1, rank=1),
+    ]
+
+
+def unplaceable(cause: str) -> list[ev.Event]:
+    """Return the answer that there is no room."""
+    return [ev.JobUnplaceable(cause=cause, job="1", attempt=1, reasons={}, nodes=0)]
+
+
+def test_a_late_first_answer_shows_that_the_placer_was_away() -> None:
+    """The offer of the second commit is answered after 30 s; such answers take milliseconds."""
+    start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
+    log = chained(("queue", 0, 0, start), ("queue", 1, 10, submitted("1")), ("placer", 2, 40, unplaceable("2.1")))
+    assert record_of(log).absences == (("placer", at(10), at(40)),)
+
+
+def test_a_prompt_answer_shows_nothing() -> None:
+    """A second one of the same class shows nothing either, which waits for room."""
+    start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
+    log = chained(
+        ("queue", 0, 0, start),
+        ("queue", 1, 10, submitted("1")),
+        ("placer", 2, 10, unplaceable("2.1")),
+        ("placer", 3, 40, unplaceable("2.1")),
+    )
+    assert record_of(log).absences == ()
+
+
+def test_a_commit_that_reached_the_log_late_shows_that_its_writer_was_cut_off() -> None:
+    """It was written knowing the first commit only, and is stored behind one of 20 s."""
+    start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
+    late: list[ev.Event] = [ev.BreakerReset(cause="cmd:b")]
+    log = chained(
+        ("queue", 0, 0, start),
+        ("queue", 1, 10, submitted("1")),
+        ("queue", 2, 20, submitted("2")),
+        ("placer", 1, 11, late),
+    )
+    assert record_of(log).absences == (("placer", at(10), at(20)),)
+
+
+def test_services_that_were_away_decide_nothing_meanwhile() -> None:
+    """The record's placer placed nothing for 30 s; in the play the job starts when it is back, too."""
+    scene = Scene()
+    scene.command(-1, queues())
+    job = scene.submit(10, 4, 20)
+    recording = scene.recording(100)._replace(absences=(Absence("placer", at(5), at(35)),))
+    played = play_recording(recording).job(job)
+    assert played is not None
+    assert played.first_start_ns == at(35)
+    assert (played.ended_ns - played.first_start_ns) == 20 * SECOND_NS
