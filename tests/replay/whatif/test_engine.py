@@ -164,7 +164,7 @@ def test_a_trace_that_was_played_is_the_same_log_again(nodes: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [1, 2, 3, 4, 5])
-def test_from_any_moment_every_run_starts_and_ends_as_it_did(part: int) -> None:
+def test_a_play_from_the_middle_starts_and_ends_every_run_at_the_recorded_time(part: int) -> None:
     """The state at the moment is all that is needed. (A core that continues from a state has forgotten what it had worked out for
     prices of scarce room, so that a placement may be written with another score.)"""
     log: list[Stored] = []
@@ -280,7 +280,7 @@ def test_ids_are_those_of_the_play_and_dependencies_follow() -> None:
     assert outcome.job(gone) is None
 
 
-def test_who_follows_his_own_ends_submits_after_those_of_the_play() -> None:
+def test_closed_users_submit_after_the_ends_of_the_play() -> None:
     """He thinks for 21 s after an end; closed, his second job comes as much earlier as the first has ended."""
     scene = Scene(machines(1, 4))
     scene.command(-1, queues())
@@ -298,7 +298,7 @@ def test_who_follows_his_own_ends_submits_after_those_of_the_play() -> None:
     assert starts == [at(171), at(72)]
 
 
-def test_a_fault_of_a_node_meets_whoever_is_there() -> None:
+def test_a_lost_node_ends_the_runs_that_the_play_has_there() -> None:
     """The node is lost at 50 s; another job is on it in the play."""
     scene = Scene(machines(2, 2))
     scene.command(-1, queues())

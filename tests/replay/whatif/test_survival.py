@@ -30,7 +30,7 @@ def test_left_out_cut_runs_would_look_shorter() -> None:
     assert (with_them.draw(0, 0.5), without.draw(0, 0.5)) == (40, 20)
 
 
-def test_what_ran_so_long_lasts_longer() -> None:
+def test_a_draw_is_longer_than_the_run_so_far() -> None:
     """A draw is always above what was seen, and None where nothing is known to last longer."""
     curve = SurvivalCurve(seen(10, 20, 30, 40))
     assert [curve.draw(20, chance) for chance in (0.0, 0.49, 0.51)] == [30, 30, 40]
@@ -48,7 +48,7 @@ def test_the_most_alike_group_with_enough_own_ends_is_asked() -> None:
     assert groups.draw([("name",), ("user",)], 6, 0.0) == 100
 
 
-def test_without_any_longer_run_what_ran_lasts_as_long_again() -> None:
+def test_a_run_longer_than_all_others_is_doubled() -> None:
     """Nothing better is known."""
     groups = Groups()
     groups.add([("pool",)], SeenLength(5, True))
@@ -56,7 +56,7 @@ def test_without_any_longer_run_what_ran_lasts_as_long_again() -> None:
     assert groups.draw([("other",)], 0, 0.3) == 1
 
 
-def test_a_handful_is_asked_before_nobody_is() -> None:
+def test_a_small_group_is_used_where_no_group_is_large_enough() -> None:
     """Fewer own ends than a group should have are still better than none."""
     groups = Groups()
     groups.add([("pool",)], SeenLength(70, True))
