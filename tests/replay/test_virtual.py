@@ -12,7 +12,7 @@ from fairlead_replay.live_comparison import fold_export
 from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played
 from fairlead_replay.virtual.play import TracePlayer, play
-from fairlead_replay.whatif.playing import PlayStalled
+from fairlead_replay.whatif.player import PlayStalled
 from fairlead_schemas.units.timestamps import SECOND_NS
 from tests.replay.traces import job, mixed, setting
 

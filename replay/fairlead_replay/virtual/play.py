@@ -18,7 +18,7 @@ from fairlead_bus.core import Input
 from fairlead_bus.port import Stored
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, TraceRun
 from fairlead_replay.whatif.nodes import STOPPED, SUCCESS, Execution, PlayedNodes, RunEnd, RunScript
-from fairlead_replay.whatif.playing import GivenCommit, PlayedLog, Player, PlayStalled
+from fairlead_replay.whatif.player import GivenCommit, PlayedLog, Player, PlayStalled
 from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from fairlead_schemas.wire.commands import ApplyQueues, QueueCommand, SubmitJob
 from fairlead_schemas.wire.events import (

@@ -16,8 +16,8 @@ from fairlead_queue.state import QueueState
 from fairlead_replay.whatif.commands import Command
 from fairlead_replay.whatif.lengths import Lengths
 from fairlead_replay.whatif.nodes import PlayedNodes, RunEnd
-from fairlead_replay.whatif.playing import GivenCommit
-from fairlead_replay.whatif.recording import Given, GivenCommand, GivenEvents, GivenFact, LogRecording
+from fairlead_replay.whatif.player import GivenCommit
+from fairlead_replay.whatif.record import Given, GivenCommand, GivenEvents, GivenFact, LogRecording
 from fairlead_replay.whatif.survival import uniform
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
@@ -109,7 +109,7 @@ def followings(recording: LogRecording) -> list[Following]:
 
 
 class RecordedStimuli:
-    """`playing.Stimuli` of a recording."""
+    """`player.Stimuli` of a recording."""
 
     def __init__(
         self,

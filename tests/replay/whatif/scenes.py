@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_bus.port import Stored
 from fairlead_replay.virtual.load import BEGIN_NS, machines
-from fairlead_replay.whatif.recording import (
+from fairlead_replay.whatif.record import (
     Given,
     GivenCommand,
     GivenFact,

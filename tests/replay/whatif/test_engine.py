@@ -12,7 +12,7 @@ from fairlead_replay.audit import verify_export
 from fairlead_replay.export import write_export
 from fairlead_replay.virtual.load import machines
 from fairlead_replay.virtual.play import play
-from fairlead_replay.whatif.recording import LogRecording, LogWindow, record_of
+from fairlead_replay.whatif.record import LogRecording, LogWindow, record_of
 from fairlead_replay.whatif.replays import Conditions, Outcome, play_recording
 from fairlead_replay.whatif.stimuli import Changes
 from fairlead_schemas.units.timestamps import SECOND_NS

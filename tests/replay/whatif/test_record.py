@@ -5,7 +5,7 @@ import pytest
 
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay.whatif.commands import CommandReader
-from fairlead_replay.whatif.recording import Absence, LogWindow, WindowError, record_of
+from fairlead_replay.whatif.record import Absence, LogWindow, WindowError, record_of
 from fairlead_replay.whatif.replays import play_recording
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.units.timestamps import SECOND_NS
