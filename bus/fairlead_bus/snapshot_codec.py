@@ -20,12 +20,16 @@ HASH_CHARS = 16
 
 
 class SnapshotCodec[D: msgspec.Struct]:
-    """Encoder and decoder of one kind of document. Equal documents have equal bytes."""
+    """Encoder and decoder of one kind of document. Equal documents have equal bytes.
 
-    def __init__(self, document: type[D], meaning: int) -> None:
+    `keeps_order`: dicts keep the order of their keys, because answers are built in it: a restored state must give the same bytes as
+    the one that was folded. The document must then hold no sets. Otherwise keys are sorted.
+    """
+
+    def __init__(self, document: type[D], meaning: int, *, keeps_order: bool = False) -> None:
         #: Name of the document's shape: bytes under another name must not be decoded.
         self.schema = schema_of(document, meaning)
-        self._encoder = msgspec.json.Encoder(order="deterministic")
+        self._encoder = msgspec.json.Encoder(order=None if keeps_order else "deterministic")
         self._decoder = msgspec.json.Decoder(document)
 
     def encode(self, document: D) -> bytes:

@@ -43,6 +43,7 @@ def _print_version(ctx: typer.Context, wanted: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     url: Annotated[
         str,
         typer.Option(
@@ -67,6 +68,15 @@ def root(
             show_default=False,
         ),
     ] = "",
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="SEQ|TIME",
+            help='Before a verb that reads: what it would have shown then ("2 hours ago", "yesterday 03:12", a log sequence).  [env: FAIRLEAD_AT]',
+            show_default=False,
+        ),
+    ] = "",
     version: Annotated[  # read by its callback
         bool,
         typer.Option(
@@ -81,9 +91,17 @@ def root(
         raise InputRefused("expected --url or --context, found both")
     if context:
         os.environ.pop("FAIRLEAD_URL", None)  # what was typed counts more
-    for name, value in (("FAIRLEAD_URL", url), ("FAIRLEAD_USER", user), ("FAIRLEAD_CONTEXT", context)):
+    for name, value in (
+        ("FAIRLEAD_URL", url),
+        ("FAIRLEAD_USER", user),
+        ("FAIRLEAD_CONTEXT", context),
+    ):
         if value:
             os.environ[name] = value
+    if at:  # of this command only, also where one process runs several
+        before = os.environ.get("FAIRLEAD_AT", "")
+        os.environ["FAIRLEAD_AT"] = at
+        ctx.call_on_close(lambda: os.environ.__setitem__("FAIRLEAD_AT", before))
 
 
 def main(arguments: list[str] | None = None) -> int:

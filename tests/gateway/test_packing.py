@@ -81,9 +81,11 @@ async def test_the_free_capacity_of_a_pool_in_the_past() -> None:
             assert found["at"] is None
             assert then["at"].endswith("Z")
         assert [(await packing_of(world, at=time))["gpu_milli_free"] for time in times] == [2000, 1000, 5000]
-        for moment in ("2100-01-01T00:00:00Z", "1970-01-02T00:00:00Z", "yesterday"):
-            refused = await packing_of(world, at=moment, expected=422)
+        for moment in ("2100-01-01T00:00:00Z", "yesterday"):
+            refused = await packing_of(world, at=moment, expected=400)
             assert refused["errors"][0]["field"] == "at"
+        gone = await packing_of(world, at="1970-01-02T00:00:00Z", expected=410)
+        assert gone["detail"].startswith("the log begins later than this moment: the earliest is sequence 1")
 
 
 async def test_an_unknown_pool_is_404() -> None:

@@ -127,10 +127,10 @@ async def test_a_misspelt_parameter_is_refused() -> None:
             (
                 "/v1/jobs?stat=running",
                 "stat",
-                "state, queue, user, name, label, project, since, elements, limit, continue",
+                "state, queue, user, name, label, project, since, elements, limit, continue, at",
             ),
             ("/v1/cluster?limit=3", "limit", "at"),
-            ("/v1/nodes/n1?limit=3", "limit", "this path takes none"),
+            ("/v1/schemas/job?limit=3", "limit", "this path takes none"),
             ("/v1/jobs?state=running&queu=a", "queu", "queue"),
         ):
             answer = await world.http.get(path)

@@ -23,6 +23,19 @@ SOON_S = 2
 NO_GATEWAY_HINT = "is this the address of a gateway, of this version? Set FAIRLEAD_URL"
 #: Header with the version of the gateway's package, on every answer.
 VERSION_HEADER = "X-Fairlead-Version"
+#: Header with sequence and time of an answer about the past.
+AT_HEADER = "X-Fairlead-At"
+AT_HINT = (
+    "--at and FAIRLEAD_AT are for verbs that read the cluster's state: jobs, show, why, nodes, queues, packing, idle, rollout, \
+maintenance, breaker, access"
+)
+#: Paths whose answers a client needs in any case, and that do not depend on the moment.
+TIMELESS = frozenset({"/v1/whoami"})
+#: Paths that take `at`.
+_PAST = re.compile(
+    r"/v1/(jobs(/[^/]+(/why)?)?|nodes(/[^/]+)?|queues(/.+)?|pools(/[^/]+/packing)?|cluster|map|idle|rollouts(/[^/]+)?|maintenance|breaker"
+    r"|access(/why)?|groups|commands/[^/]+)"
+)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 #: Characters that a path may contain as they are (RFC 3986, 3.3); a percent sign begins what is quoted already.
 _PATH_SAFE = "/:@!$&'()*+,;=~%"
@@ -55,6 +68,11 @@ class Answer(NamedTuple):
         """Return True for a gateway that announces an answer in a moment, because it has just started or is busy."""
         wait = self.headers.get("Retry-After") or ""
         return self.status == 503 and wait.isdecimal() and int(wait) <= SOON_S
+
+
+def has_past(path: str) -> bool:
+    """Return True for a path that takes `at`."""
+    return _PAST.fullmatch(path) is not None
 
 
 def addresses_of(urls: str) -> list[str]:

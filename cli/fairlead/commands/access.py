@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import Output, connect
+from fairlead.commands.options import Output, connect, moment_of
 from fairlead.render import access_tables, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.accounts import AccessGrant
@@ -116,7 +116,7 @@ def why(
     fairlead access why me job:cancel 812
     """
     with connect() as client:
-        answer = client.access_why("" if subject == "me" else subject, verb, scope_of(on), at=at)
+        answer = client.access_why("" if subject == "me" else subject, verb, scope_of(on), at=moment_of(at))
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(answer, output))
     elif output is Format.names:

@@ -18,6 +18,7 @@ from fairlead.commands.options import (
     Timeout,
     carry_out,
     connect,
+    moment_of,
     pick,
     time_of,
 )
@@ -168,7 +169,7 @@ def why(
     fairlead why 812 --at 40213
     """
     with connect() as client:
-        answers = [client.why(job_id, at=at) for job_id in pick(client, ids, names=True)]
+        answers = [client.why(job_id, at=moment_of(at)) for job_id in pick(client, ids, names=True)]
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     elif output is Format.names:

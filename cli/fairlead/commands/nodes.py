@@ -20,6 +20,7 @@ from fairlead.commands.options import (
     connect,
     expand_nodes,
     labels_of,
+    moment_of,
 )
 from fairlead.errors import InputRefused, NotFound
 from fairlead.render import columns, terminal
@@ -150,7 +151,7 @@ def _breaker(client: Client) -> str:
 
 def _clocks(client: Client) -> str:
     """Return lines about clocks that were set, or that differ: times that are shown are off then."""
-    readiness = client.readiness()
+    readiness = None if client.at else client.readiness()  # it is of the present
     found = readiness.conditions if readiness is not None else []
     return "".join(f"clock: {each.message}\n" for each in found if each.code in ("clock_differs", "clock_stepped"))
 
@@ -175,7 +176,7 @@ def _about_named(words: list[str], output: Format, reason: str) -> None:
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
     with connect() as client:
-        facts = client.cluster_map(pool=pool, rack=rack, at=at)
+        facts = client.cluster_map(pool=pool, rack=rack, at=moment_of(at))
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(facts, output))
     elif output is Format.names:

@@ -4,6 +4,7 @@ them: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
 Pure: the meanings of `last` and `all` are passed in. Start at `expand`.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -14,11 +15,12 @@ import typer
 
 from fairlead.client import Client
 from fairlead.errors import FairleadError, InputRefused, NotFound
-from fairlead.render import terminal
+from fairlead.render import clock, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.units import hostlists, quantities
 from fairlead_schemas.units.ids import is_job_id
-from fairlead_schemas.units.timestamps import parse_moment, rfc3339
+from fairlead_schemas.units.moments import local_moment
+from fairlead_schemas.units.timestamps import parse_moment, parse_rfc3339, rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
 #: One command names at most this many jobs; `all` may stand for more.
@@ -103,11 +105,35 @@ COMPLETIONS_MAX = 50
 type JobIds = list[str]
 
 
+class MomentClient(Client):
+    """Client of a command line: it says on stderr which moment its answers were about."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        super().close()
+        if self.as_of:
+            sequence, _, time_then = self.as_of.partition(" ")
+            terminal.note(f"as of sequence {sequence}, {time_then}")
+            clock.stand_at(parse_rfc3339(time_then))
+            self.as_of = ""
+
+
 def connect() -> Client:
-    """Return a client for the cluster that the environment, a context or the local stack names. Close it (or use `with`). Raises as
-    `fairlead.client.settings.settings_of`.
+    """Return a client for the cluster that the environment, a context or the local stack names, about the moment of FAIRLEAD_AT. Close it
+    (or use `with`). Raises as `fairlead.client.settings.settings_of`, and InputRefused for a moment that cannot be.
     """
-    return Client()
+    clock.stand_at(0)
+    return MomentClient(at=moment_of(os.environ.get("FAIRLEAD_AT", "")))
+
+
+def moment_of(text: str) -> str:
+    """Return a moment of the command line as the gateway reads it. Raises InputRefused."""
+    if not text:
+        return ""
+    try:
+        return local_moment(text, time.time_ns())
+    except ValueError as error:
+        raise InputRefused(f"--at: {error}", hint="docs/how-to/past.md has examples") from None
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:

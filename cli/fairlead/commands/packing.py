@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import Output, connect
+from fairlead.commands.options import Output, connect, moment_of
 from fairlead.errors import InputRefused, NotFound
 from fairlead.render import terminal
 from fairlead.render.terminal import Format, hidden_jobs
@@ -107,7 +107,7 @@ def packing(
         if policy:
             _choose(client, pool, policy, output)
             return
-        found = client.packing(pool, at=at)
+        found = client.packing(pool, at=moment_of(at))
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(found, output))
     elif output is Format.names:

@@ -4,10 +4,10 @@ the consequence and its time, the evidence. Pure.
 Table columns read the clock.
 """
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fairlead.render import clock
 from fairlead.render.terminal import TableColumn
 from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus, Job, Node
 from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
@@ -46,11 +46,11 @@ def _span(seconds: float) -> str:
 
 
 def _then(run: IdleRun) -> str:
-    return countdown(run.idle, time.time_ns()) or "-"
+    return countdown(run.idle, clock.now_ns()) or "-"
 
 
 def _since(run: IdleRun) -> str:
-    return _span((time.time_ns() - parse_rfc3339(run.idle.since)) / SECOND_NS)
+    return _span((clock.now_ns() - parse_rfc3339(run.idle.since)) / SECOND_NS)
 
 
 #: Of `fairlead idle`.
@@ -139,7 +139,7 @@ def why_now(job: Job) -> str:
     if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
         return job.reason.message or job.reason.code
     if job.state == "running" and job.idle is not None:
-        return standing(job.idle, time.time_ns())
+        return standing(job.idle, clock.now_ns())
     if job.state == "failed":
         return job.message or ended_how(job) or (job.reason.message if job.reason else "")
     if job.array:
@@ -202,7 +202,7 @@ def elapsed_seconds(job: Job) -> int:
 
 
 def _elapsed_ns(job: Job) -> int:
-    end_ns = parse_rfc3339(job.ended_at) if job.ended_at else time.time_ns()
+    end_ns = parse_rfc3339(job.ended_at) if job.ended_at else clock.now_ns()
     return max(0, end_ns - parse_rfc3339(job.started_at or ""))
 
 

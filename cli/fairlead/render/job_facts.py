@@ -1,10 +1,8 @@
 """Facts of a job as `fairlead show` prints them: (label, text) pairs; an empty text is left out."""
 
-import time
-
 import msgspec
 
-from fairlead.render import columns, explanation
+from fairlead.render import clock, columns, explanation
 from fairlead_schemas.http.api import Job, Node
 from fairlead_schemas.jobfile import agent_fields
 from fairlead_schemas.jobfile.job_spec import OutputWords
@@ -86,7 +84,7 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
-    status = "" if job.idle is None else columns.standing(job.idle, time.time_ns())
+    status = "" if job.idle is None else columns.standing(job.idle, clock.now_ns())
     words = f"{status.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else status
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 

@@ -25,6 +25,7 @@ _TITLES = {
     406: "Not Acceptable",
     408: "Request Timeout",
     409: "Conflict",
+    410: "Gone",
     412: "Precondition Failed",
     413: "Content Too Large",
     415: "Unsupported Media Type",

@@ -138,6 +138,7 @@ class Gateway:
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         self.job_waits = JobWaits(views)
+        self.past = HistoricalViews(bus, views)
         self.waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
@@ -177,15 +178,15 @@ class Gateway:
     def _cluster_routes(self) -> list[Router]:
         """Return the routes about jobs, queues and nodes."""
         bus, views, waiter, registries = self._bus, self.views, self.waiter, self.settings.registries
-        past, explaining = HistoricalViews(bus, views), ExplainerClient(bus)
+        past, explaining = self.past, ExplainerClient(bus)
         per_minute = self.settings.http.submits_per_minute
         submits = RateLimit(per_minute, "too_many_submits", "jobs", "FAIRLEAD_HTTP_SUBMITS")
         changes = queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))
         return [
             jobs.routes(views, self.queue, waiter),
-            nodes.routes(views, self.placer, waiter),
+            nodes.routes(views, self.placer, waiter, past),
             queues.queue_routes(changes),
-            idle.routes(views, self.telemetry, waiter, self.accounts),
+            idle.routes(views, self.telemetry, waiter, self.accounts, past),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers, self.job_waits),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),

@@ -14,6 +14,9 @@ import msgspec
 
 from fairlead.client import contexts
 from fairlead.client.answers import (
+    AT_HEADER,
+    AT_HINT,
+    TIMELESS,
     TIMEOUT_S,
     VERSION_HEADER,
     Answer,
@@ -22,6 +25,7 @@ from fairlead.client.answers import (
     addresses_of,
     decode,
     decode_page,
+    has_past,
     header,
     query_of,
     raise_for,
@@ -29,7 +33,7 @@ from fairlead.client.answers import (
 )
 from fairlead.client.async_link import AsyncGatewayLink, in_thread, pause
 from fairlead.client.settings import settings_of
-from fairlead.errors import FairleadError, NotFound, Unreachable
+from fairlead.errors import FairleadError, InputRefused, NotFound, Unreachable
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
@@ -45,7 +49,9 @@ class AsyncTransport:
 
     `url` may name several gateways of one cluster, separated by commas. Without it, the gateway is that of the environment, of a
     context, or of the local stack; and without `token`, so is the credential (`settings.py`). `user` counts only where no
-    credential is sent. `transport` replaces the network in tests. Raises InputRefused. Usable as a context manager.
+    credential is sent. `at` is a past moment that every answer is about: a log sequence, an RFC 3339 time, or "2 hours ago"; all
+    requests of the client are then about one sequence. `transport` replaces the network in tests. Raises InputRefused. Usable as a
+    context manager.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class AsyncTransport:
         user: str = "",
         *,
         context: str = "",
+        at: str = "",
         transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         settings = settings_of(url, token, user, context)
@@ -65,6 +72,9 @@ class AsyncTransport:
         self._credential = settings.credential
         self._link = AsyncGatewayLink(self.urls, transport)
         self._me = ""
+        #: Moment that requests are about ("": the present), and what the first answer about it was of: sequence and time.
+        self.at = at
+        self.as_of = ""
         #: Version of the gateway that answered last; "" before the first answer.
         self.server_version = ""
 
@@ -107,7 +117,21 @@ class AsyncTransport:
             query["continue"] = page.next
 
     async def _get(self, path: str, query: dict[str, Any] | None = None) -> Answer:
-        return await self._send("GET", path, query=query_of(query or {}))
+        return await self._send("GET", path, query=query_of(self._then(path, query or {})))
+
+    def _then(self, path: str, query: dict[str, Any]) -> dict[str, Any]:
+        """Return the query of a GET with the client's moment, unless it names one. Raises InputRefused for a path without a past."""
+        if not self.at or query.get("at") or path in TIMELESS:
+            return query
+        if not has_past(path):
+            raise InputRefused(f"--at: {path} has no past", hint=AT_HINT)
+        return {**query, "at": self.at}
+
+    def _note_moment(self, answer: Answer) -> None:
+        """Pin further requests to the sequence of the first answer about the past: "2 hours ago" moves on."""
+        found = answer.headers.get(AT_HEADER)
+        if self.at and found and not self.as_of:
+            self.as_of, self.at = found, found.partition(" ")[0]
 
     async def _post(
         self,
@@ -132,6 +156,8 @@ class AsyncTransport:
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
         """Send a request, again where that may help, and return its answer. Raises FairleadError."""
+        if self.at and method != "GET":
+            raise InputRefused("--at: the past cannot be changed, and this request is about the present", hint=AT_HINT)
         target = target_of(path, query or {})
         body = None if json is None else msgspec.json.encode(json)
         sent = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
@@ -153,6 +179,7 @@ class AsyncTransport:
                     continue
                 if attempt == RESENDS_MAX or not answer.is_soon_better():
                     raise_for(answer.status, answer.content)
+                    self._note_moment(answer)
                     return answer
             await pause(0.1 * 2**attempt)
         raise Unreachable(f"{self.url} answers 401 although the token is new")
@@ -197,6 +224,8 @@ class AsyncTransport:
         """Open a stream that may be silent for `read_s` seconds (None: for any time). Raises FairleadError, Unreachable also where the
         stream breaks off.
         """
+        if self.at:
+            raise InputRefused(f"--at: {path} has no past", hint=AT_HINT)
         is_open = False
         url = self.url + target_of(path, query)
         try:

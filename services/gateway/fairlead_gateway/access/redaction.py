@@ -97,12 +97,12 @@ def _counted(sight: Sight, ids: str, more: int) -> str:
 
 
 def _may_say(sight: Sight, word: str, own: frozenset[str]) -> bool:
-    views, caller = sight.views, sight.caller
-    if word in views.queues.rows:
+    views, then, caller = sight.views, sight.then, sight.caller
+    if word in views.queues.rows or word in then.queues.rows:
         return sight.queue(word)
-    if word in views.nodes.rows:
+    if word in views.nodes.rows or word in then.nodes.rows:
         return word in own or sight.node_id(word)
-    if word in views.access.kinds:
+    if word in views.access.kinds or word in then.access.kinds:
         return sight.all_jobs or word in (caller.principal, caller.user)
     return True
 

@@ -20,7 +20,7 @@ _new_tuple = tuple.__new__
 
 
 def pool_of_queue(views: Views, path: str) -> str:
-    """Return the pool of a queue, whether it exists or not: that of the one at the top."""
+    """Return the pool of a queue, existing or not: that of the one at the top."""
     top = views.queues.rows.get(path.partition("/")[0])
     return (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
 
@@ -62,11 +62,16 @@ def node_target(row: NodeRow) -> Target:
 
 
 class Sight:
-    """Rows that a caller may see now, for one answer: many rows share a queue, and are judged together."""
+    """Rows that a caller may see now, for one answer: many rows share a queue, and are judged together.
 
-    def __init__(self, views: Views, caller: Caller) -> None:
+    `then`: views of the past that the answer is about. A thing that exists now is judged as it is now; one that is gone, as it was
+    then, by the rights of now.
+    """
+
+    def __init__(self, views: Views, caller: Caller, then: Views | None = None) -> None:
         self.views = views
         self.caller = caller
+        self.then = views if then is None else then
         #: True where nothing of a kind is hidden.
         self.all_jobs = caller.may("job:read", CLUSTER)
         self.all_queues = caller.may("queue:read", CLUSTER)
@@ -84,15 +89,17 @@ class Sight:
 
     def job(self, row: JobRow) -> bool:
         """Return True if the caller may read the job."""
-        if self.all_jobs or self.jobs_of(row.queue, row.project):
+        if self.all_jobs:
             return True
-        return self.caller.may("job:read", job_target(self.views, row))
+        if self.then is not self.views:
+            row = self.views.jobs.rows.get(row.id, row)
+        return self.jobs_of(row.queue, row.project) or self.caller.may("job:read", job_target(self.views, row))
 
     def jobs_of(self, queue: str, project: str = "") -> bool:
         """Return True if the caller may read every job of a queue, of a project where one is named."""
         key = queue, project
         if (found := self._queues.get(key)) is None:
-            target = Target(queue=queue, pool=pool_of_queue(self.views, queue), project=project)
+            target = Target(queue=queue, pool=self._pool_of(queue), project=project)
             found = self._queues[key] = self.all_jobs or self.caller.may("job:read", target)
         return found
 
@@ -102,27 +109,40 @@ class Sight:
         """
         if self.all_jobs:
             return True
-        rows = self.views.jobs.rows
-        row = rows.get(job) or rows.get(array_of(job) or "")
+        row = self._row(self.views, job) or self._row(self.then, job)
         if row is None and (target := self.retired.get(job)) is not None:
             return self.caller.may("job:read", target)
         return row is not None and (self.job(row) or self.caller.may("job:read", job_target(self.views, row, job)))
+
+    @staticmethod
+    def _row(views: Views, job: str) -> JobRow | None:
+        return views.jobs.rows.get(job) or views.jobs.rows.get(array_of(job) or "")
+
+    def _pool_of(self, queue: str) -> str:
+        """Return the pool of a queue as it is now; of one that is gone, as it was then."""
+        top = self.views.queues.rows.get(queue.partition("/")[0])
+        return pool_of_queue(self.views if top is not None and top.exists else self.then, queue)
 
     def queue(self, path: str) -> bool:
         """Return True if the caller may read the queue."""
         if self.all_queues:
             return True
         if (found := self._paths.get(path)) is None:
-            found = self._paths[path] = self.caller.may("queue:read", queue_target(self.views, path))
+            target = queue_target(self.views, path)
+            if target is not CLUSTER:
+                target = target._replace(pool=self._pool_of(path))
+            found = self._paths[path] = self.caller.may("queue:read", target)
         return found
 
     def node(self, row: NodeRow) -> bool:
         """Return True if the caller may read the node."""
-        return self.all_nodes or self._pool("node:read", pool_of_node(row))
+        if self.all_nodes:
+            return True
+        return self._pool("node:read", pool_of_node(self.views.nodes.rows.get(row.id, row)))
 
     def node_id(self, node: str) -> bool:
         """Return True if the caller may read the node with a name; one that is not in the views only if it may read all."""
-        row = self.views.nodes.rows.get(node)
+        row = self.views.nodes.rows.get(node) or self.then.nodes.rows.get(node)
         return self.all_nodes or (row is not None and self.node(row))
 
     def pool(self, pool: str) -> bool:

@@ -16,7 +16,7 @@ from fairlead_gateway.access.targets import job_target, queue_target
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_request
 from fairlead_gateway.routes.account_bodies import GrantRequest
-from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.router import SIGNED_IN, Router, in_body
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
@@ -37,9 +37,9 @@ def routes(views: Views, accounts: Accounts, past: HistoricalViews) -> Router:
     """Return the routes."""
     router = Router()
     _add_whoami(router, views, accounts)
-    _add_grants(router, views, accounts)
+    _add_grants(router, views, accounts, past)
     _add_why(router, views, accounts, past)
-    _add_groups(router, views, accounts)
+    _add_groups(router, views, accounts, past)
     return router
 
 
@@ -67,21 +67,26 @@ def _add_whoami(router: Router, views: Views, accounts: Accounts) -> None:
 # ------------------------------------------------------------------------------- grants
 
 
-def _add_grants(router: Router, views: Views, accounts: Accounts) -> None:
-    @router.read("/v1/access", "List grants", Page[doc.AccessGrant], right=SIGNED_IN)
+def _add_grants(router: Router, views: Views, accounts: Accounts, past: HistoricalViews) -> None:
+    @router.read("/v1/access", "List grants, now or at a past moment", Page[doc.AccessGrant], right=SIGNED_IN)
     async def list_access(
-        request: Request, subject: OneSubject = "", scope: OneScope = "", limit: AnyLimit = None, next: Continue = ""
+        request: Request,
+        subject: OneSubject = "",
+        scope: OneScope = "",
+        limit: AnyLimit = None,
+        next: Continue = "",
+        at: At = "",
     ) -> Response:
-        caller = caller_of(request)
+        caller, seen = caller_of(request), await page_at(past, at, next)
         wanted = await accounts.people.resolve(subject) if subject else ""
         rows = {
             f"{grant.subject} {grant.role} {grant.scope}": (grant, sources)
-            for grant, sources in _grants(views)
+            for grant, sources in _grants(seen.views)
             if wanted in ("", grant.subject) and scope in ("", str(grant.scope)) and sees_grant(views, caller, grant)
         }
-        shown, token = page_by_name(rows, limit, next)
+        shown, token = page_by_name(rows, limit, next, seen)
         items = [await _document(accounts, grant, sources) for grant, sources in shown]
-        return JsonResponse(Page(items=items, next=token, sequence=views.sequence))
+        return JsonResponse(Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
 
     async def change(request: Request, kind: type[cmd.GrantRole] | type[cmd.RevokeRole]) -> Response:
         head = require_sign_on(head_of(request))
@@ -260,12 +265,13 @@ def _add_why(router: Router, views: Views, accounts: Accounts, past: HistoricalV
             raise not_found(scope.kind, scope.name[:80])
         if not caller.is_open and asked != caller.principal and not caller.may("audit:read", CLUSTER):
             caller.require("rights:grant", target)
-        then = await past.views_at(at) if at else views
+        then = await past.moment(at)
 
         def seen(grant: Grant) -> bool:
             return asked == caller.principal or sees_grant(views, caller, grant)
 
-        return JsonResponse(await _answer(then, accounts, asked, VERBS[VERBS.index(verb)], scope, target, seen))
+        document = await _answer(then.views, accounts, asked, VERBS[VERBS.index(verb)], scope, target, seen)
+        return JsonResponse(document, headers=then.headers)
 
 
 async def _answer(
@@ -315,29 +321,29 @@ async def _answer(
 # ------------------------------------------------------------------------------- groups
 
 
-def _add_groups(router: Router, views: Views, accounts: Accounts) -> None:
+def _add_groups(router: Router, views: Views, accounts: Accounts, past: HistoricalViews) -> None:
     @router.read(
         "/v1/groups",
-        "List groups: all for whom may grant roles or read the record, else one's own",
+        "List groups, now or at a past moment: all for whom may grant roles or read the record, else one's own",
         Page[doc.Group],
         right=SIGNED_IN,
     )
-    async def list_groups(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        caller, access = caller_of(request), views.access.access
-        own = set(access.groups_of(caller.principal))
+    async def list_groups(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        caller, then = caller_of(request), await page_at(past, at, next)
+        own = set(views.access.access.groups_of(caller.principal))
         seen = {
             group: sources
-            for group, sources in access.groups.items()
+            for group, sources in then.views.access.access.groups.items()
             if group in own or caller.may_anywhere("rights:grant") or caller.may("audit:read", CLUSTER)
         }
-        names, token = page_by_name({group: group for group in seen}, limit, next)
+        names, token = page_by_name({group: group for group in seen}, limit, next, then)
         knows_members = caller.may("rights:grant", CLUSTER) or caller.may("audit:read", CLUSTER)
         items: list[doc.Group] = []
         for group in names:
             members = {member for each in seen[group].values() for member in each} if knows_members else set[str]()
             logins = [await accounts.people.name_of(member) for member in members]
             items.append(doc.Group(name=group.removeprefix(GROUP), members=sorted(logins), sources=sorted(seen[group])))
-        return JsonResponse(Page(items=items, next=token, sequence=views.sequence))
+        return JsonResponse(Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
 
 def require_sign_on(head: RequestHead) -> RequestHead:

@@ -6,6 +6,7 @@ words, to another caller or at another time. Pure.
 """
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from fastapi import Request, Response
@@ -42,12 +43,15 @@ def key_part(seen: int | None) -> tuple[str, ...]:
     return () if seen is None else (str(seen),)
 
 
-def tagged(request: Request, document: msgspec.Struct, sequence: int) -> Response:
-    """Return a document with its entity tag; 304 for a client that has it."""
+def tagged(
+    request: Request, document: msgspec.Struct, sequence: int, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a document with its entity tag and further headers; 304 for a client that has it."""
     tag = entity_tag(sequence)
+    stated = {"etag": tag, **(headers or {})}
     if has_seen(request, tag):
-        return Response(status_code=304, headers={"etag": tag})
-    return JsonResponse(document, headers={"etag": tag})
+        return Response(status_code=304, headers=stated)
+    return JsonResponse(document, headers=stated)
 
 
 def has_seen(request: Request, tag: str) -> bool:

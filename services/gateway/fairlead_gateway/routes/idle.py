@@ -11,8 +11,10 @@ from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json, read_request
 from fairlead_gateway.routes.jobs import job_or_id
+from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.request_bodies import ExtendRequest, duration
 from fairlead_gateway.routes.router import Router, in_body, listed, on_job
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import idle_document, named_scope, scope_document
 from fairlead_gateway.views.rows import OutcomeRow
@@ -95,12 +97,14 @@ class ScopeNames:
         return scope
 
 
-def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter, accounts: Accounts) -> Router:
+def routes(
+    views: Views, telemetry: CommandPublisher, waiter: ResultWaiter, accounts: Accounts, past: HistoricalViews
+) -> Router:
     """Return all of them."""
     names = ScopeNames(views, accounts)
     router = Router()
     _add_extension(router, views, telemetry, waiter)
-    _add_overview(router, views, names)
+    _add_overview(router, views, names, past)
     _add_file(router, views, telemetry, waiter, names)
     _add_scope(router, views, telemetry, waiter, names)
     return router
@@ -131,20 +135,21 @@ def _add_extension(router: Router, views: Views, telemetry: CommandPublisher, wa
         return job_or_id(views, job, head.caller)
 
 
-def _add_overview(router: Router, views: Views, names: ScopeNames) -> None:
+def _add_overview(router: Router, views: Views, names: ScopeNames, past: HistoricalViews) -> None:
     @router.read(
         "/v1/idle",
-        "Idle runs, their policies, and what dry runs would have saved",
+        "Idle runs, their policies, and what dry runs would have saved, now or at a past moment",
         api.IdleOverview,
         right=listed("job:read"),
     )
-    async def get_idle(request: Request) -> Response:
-        found = _shown(Sight(views, caller_of(request)), idle_document(views))
+    async def get_idle(request: Request, at: At = "") -> Response:
+        seen = await past.moment(at)
+        found = _shown(Sight(views, caller_of(request), seen.views), idle_document(seen.views))
         for policies in found.policies:
             names.shown(policies)
         for saving in found.savings:
             saving.scope = named_scope(views, saving.scope)
-        return JsonResponse(found)
+        return JsonResponse(found, headers=seen.headers)
 
 
 def _add_file(

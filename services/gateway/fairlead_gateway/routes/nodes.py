@@ -16,7 +16,7 @@ from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, ver
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes.documents import breaker_document, node_document, rollout_document, window_document
-from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.request_bodies import (
     GpuRequest,
     MaintenanceRequest,
@@ -33,6 +33,7 @@ from fairlead_gateway.routes.request_bodies import (
     unknown_node,
 )
 from fairlead_gateway.routes.router import Router, in_body, listed, on_cluster, on_node
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import RolloutRow, WindowRow
 from fairlead_schemas.http import api
@@ -62,15 +63,14 @@ ROLLOUT_VERBS: Verbs = {
 _OPTIONAL = (NodeRequest, ReasonRequest)
 
 
-def sees_plan(views: Views, caller: Caller, row: RolloutRow | WindowRow) -> bool:
+def sees_plan(sight: Sight, row: RolloutRow | WindowRow) -> bool:
     """Return True if the caller may read every node of a rollout or window."""
-    sight = Sight(views, caller)
     return all(sight.node_id(node) for node in row.nodes)
 
 
-def seen_plans[R: (RolloutRow, WindowRow)](views: Views, caller: Caller, rows: dict[str, R]) -> dict[str, R]:
+def seen_plans[R: (RolloutRow, WindowRow)](sight: Sight, rows: dict[str, R]) -> dict[str, R]:
     """Return the rollouts or windows of which the caller may read every node."""
-    return {name: row for name, row in rows.items() if sees_plan(views, caller, row)}
+    return {name: row for name, row in rows.items() if sees_plan(sight, row)}
 
 
 class NodeCommands:
@@ -136,7 +136,7 @@ class NodeCommands:
         """Raise HttpError unless the caller may see a rollout or window, or operate its nodes if it `changes` it. `unknown`: the
         answer where there is none, and where the caller may not see one of its nodes.
         """
-        if row is None or not sees_plan(self._views, caller, row):
+        if row is None or not sees_plan(Sight(self._views, caller), row):
             raise unknown
         if changes:
             self._require_nodes(caller, row.nodes)
@@ -147,13 +147,13 @@ class NodeCommands:
         return JsonResponse(unseen if row is None else document(self._views, row))
 
 
-def routes(views: Views, placer: CommandPublisher, waiter: ResultWaiter) -> Router:
+def routes(views: Views, placer: CommandPublisher, waiter: ResultWaiter, past: HistoricalViews) -> Router:
     """Return all of them."""
     router, commands = Router(), NodeCommands(views, placer, waiter)
     _add_verbs(router, views, commands)
-    _add_rollouts(router, views, commands)
-    _add_windows(router, views, commands)
-    _add_breaker(router, views, commands)
+    _add_rollouts(router, views, commands, past)
+    _add_windows(router, views, commands, past)
+    _add_breaker(router, views, commands, past)
     return router
 
 
@@ -181,27 +181,36 @@ def _add_verbs(router: Router, views: Views, commands: NodeCommands) -> None:
         add(verb, body, kind)
 
 
-def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
-    def require(request: Request, name: str, *, changes: bool) -> None:
-        unknown = not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
-        commands.require_plan(caller_of(request), views.plans.rollouts.get(name), unknown, changes=changes)
+def _add_rollouts(router: Router, views: Views, commands: NodeCommands, past: HistoricalViews) -> None:
+    def unknown(name: str) -> HttpError:
+        return not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
+
+    def require(request: Request, name: str) -> None:
+        commands.require_plan(caller_of(request), views.plans.rollouts.get(name), unknown(name), changes=True)
 
     def shown(name: str) -> Response:
         return commands.shown(name, views.plans.rollouts.get(name), rollout_document)
 
     @router.read(
-        "/v1/rollouts", "List rollouts, the last that ended included", api.Page[api.Rollout], right=listed("node:read")
+        "/v1/rollouts",
+        "List rollouts, the last that ended included, now or at a past moment",
+        api.Page[api.Rollout],
+        right=listed("node:read"),
     )
-    async def list_rollouts(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        seen = seen_plans(views, caller_of(request), views.plans.rollouts)
-        rows, token = page_by_name(seen, limit, next)
-        items = [rollout_document(views, row) for row in rows]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+    async def list_rollouts(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        seen = await page_at(past, at, next)
+        known = seen_plans(Sight(views, caller_of(request), seen.views), seen.views.plans.rollouts)
+        rows, token = page_by_name(known, limit, next, seen)
+        items = [rollout_document(seen.views, row) for row in rows]
+        return JsonResponse(api.Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
 
-    @router.read("/v1/rollouts/{name}", "One rollout", api.Rollout, right=in_body("node:read"))
-    async def get_rollout(name: str, request: Request) -> Response:
-        require(request, name, changes=False)
-        return shown(name)
+    @router.read("/v1/rollouts/{name}", "One rollout, now or at a past moment", api.Rollout, right=in_body("node:read"))
+    async def get_rollout(name: str, request: Request, at: At = "") -> Response:
+        seen = await past.moment(at)
+        row = seen.views.plans.rollouts.get(name)
+        if row is None or not sees_plan(Sight(views, caller_of(request), seen.views), row):
+            raise unknown(name)
+        return JsonResponse(rollout_document(seen.views, row), headers=seen.headers)
 
     @router.command(
         "POST",
@@ -228,7 +237,7 @@ def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
             operation_id=f"{verb}_rollout",
         )
         async def act(name: str, request: Request) -> Response:
-            require(request, name, changes=True)
+            require(request, name)
             await commands.verb(request, verb, body, kind, name=name)
             return shown(name)
 
@@ -236,13 +245,19 @@ def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
         add(verb, body, kind)
 
 
-def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
-    @router.read("/v1/maintenance", "List maintenance windows", api.Page[api.Maintenance], right=listed("node:read"))
-    async def list_maintenance(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        seen = seen_plans(views, caller_of(request), views.plans.windows)
-        rows, token = page_by_name(seen, limit, next)
-        items = [window_document(views, row) for row in rows]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+def _add_windows(router: Router, views: Views, commands: NodeCommands, past: HistoricalViews) -> None:
+    @router.read(
+        "/v1/maintenance",
+        "List maintenance windows, now or at a past moment",
+        api.Page[api.Maintenance],
+        right=listed("node:read"),
+    )
+    async def list_maintenance(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        seen = await page_at(past, at, next)
+        known = seen_plans(Sight(views, caller_of(request), seen.views), seen.views.plans.windows)
+        rows, token = page_by_name(known, limit, next, seen)
+        items = [window_document(seen.views, row) for row in rows]
+        return JsonResponse(api.Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
 
     @router.command(
         "POST",
@@ -273,12 +288,16 @@ def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
         return JsonResponse({"name": name, "cancelled": True, "sequence": views.sequence})
 
 
-def _add_breaker(router: Router, views: Views, commands: NodeCommands) -> None:
+def _add_breaker(router: Router, views: Views, commands: NodeCommands, past: HistoricalViews) -> None:
     @router.read(
-        "/v1/breaker", "Whether nodes are acted upon automatically", api.Breaker, right=on_cluster("node:read")
+        "/v1/breaker",
+        "Whether nodes are acted upon automatically, now or at a past moment",
+        api.Breaker,
+        right=on_cluster("node:read"),
     )
-    async def get_breaker() -> Response:
-        return JsonResponse(breaker_document(views))
+    async def get_breaker(at: At = "") -> Response:
+        seen = await past.moment(at)
+        return JsonResponse(breaker_document(seen.views), headers=seen.headers)
 
     @router.command(
         "POST",

@@ -3,11 +3,11 @@ except for jobs that have left the views, which the telemetry service still know
 """
 
 import base64
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
@@ -22,7 +22,7 @@ from fairlead_gateway.routes.documents import job_document, node_document, node_
 from fairlead_gateway.routes.entity_tags import entity_tag, has_seen, tagged
 from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
-from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.historical_views import HistoricalViews, Moment
 from fairlead_gateway.sources.job_waits import UNTIL, JobWaits
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
@@ -33,7 +33,7 @@ from fairlead_schemas.http import api, json_schema
 from fairlead_schemas.queries.cluster_map import ClusterMap
 from fairlead_schemas.queries.explainer import AskQueues, QueueStanding
 from fairlead_schemas.units.ids import is_job_id
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.timestamps import parse_rfc3339, rfc3339
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.lifecycle import END_STATES
 
@@ -43,10 +43,11 @@ TELEMETRY_TIMEOUT_S = 2.0
 #: A wait for a job ends within the time after which clients and proxies give up.
 WAIT_S_MAX = 20
 
+AT_WORDS = 'The answer as of then: a log sequence, an RFC 3339 time with its zone, or how long ago ("2 hours ago").'
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
 AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
 Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
-At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
+At = Annotated[str, Query(description=AT_WORDS)]
 Until = Annotated[
     str,
     Query(json_schema_extra={"enum": ["", *UNTIL]}, description="Answer when the job has started, or has ended."),
@@ -66,18 +67,19 @@ def routes(
     guard: RouteGuard,
     waits: JobWaits,
     explaining: ExplainerClient,
-    clock: Callable[[], int] = time.time_ns,
 ) -> Router:
-    """Return all reading routes. `clock` (Unix ns) is compared with start and retry times."""
+    """Return all reading routes."""
     router = Router()
-    _add_jobs(router, views, clock)
-    _add_job(router, views, bus, guard, waits, clock)
+    _add_jobs(router, views, past)
+    _add_job(router, views, bus, guard, waits, past)
     _add_cluster(router, views, past)
-    _add_queues_and_commands(router, views, explaining)
+    _add_nodes(router, views, past)
+    _add_queues(router, views, past, explaining)
+    _add_commands(router, views, past)
     return router
 
 
-def _add_jobs(router: Router, views: Views, clock: Callable[[], int]) -> None:
+def _add_jobs(router: Router, views: Views, past: HistoricalViews) -> None:
     @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job], right=listed("job:read"))
     async def list_jobs(
         request: Request,
@@ -95,15 +97,17 @@ def _add_jobs(router: Router, views: Views, clock: Callable[[], int]) -> None:
         elements: Annotated[bool, Query(description="False: arrays stand for their elements.")] = True,
         limit: Limit = LIMIT_DEFAULT,
         next: Continue = "",
+        at: At = "",
     ) -> Response:
-        sight = Sight(views, caller_of(request))
+        seen = await page_at(past, at, next)
+        sight = Sight(views, caller_of(request), seen.views)
         query = JobQuery(state, queue, user, name, label, project, since, elements)
-        wanted = job_filter(views, query, clock(), sight)
+        wanted = job_filter(seen.views, query, seen.now_ns, sight)
         before = _born(next)
-        found = list(islice(_matching(views, wanted, before, sight), limit + 1))
-        token = _token(str(found[limit - 1].born)) if len(found) > limit else None
-        items = [shown_job(sight, job_document(views, row, clock())) for row in found[:limit]]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+        found = list(islice(_matching(seen.views, wanted, before, sight), limit + 1))
+        token = page_token(seen, str(found[limit - 1].born)) if len(found) > limit else None
+        items = [shown_job(sight, job_document(seen.views, row, seen.now_ns)) for row in found[:limit]]
+        return JsonResponse(api.Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
 
     @router.read("/v1/schemas/job", "JSON Schema of a job file", right=PUBLIC)
     async def job_schema() -> Response:
@@ -114,35 +118,45 @@ def _add_jobs(router: Router, views: Views, clock: Callable[[], int]) -> None:
         return JsonResponse(json_schema.document("queues"))
 
 
-def _add_job(
-    router: Router, views: Views, bus: Bus, guard: RouteGuard, waits: JobWaits, clock: Callable[[], int]
-) -> None:
+def _add_job(router: Router, views: Views, bus: Bus, guard: RouteGuard, waits: JobWaits, past: HistoricalViews) -> None:
     right = on_job("job:read")
 
-    @router.read("/v1/jobs/{job}", "One job, at once or when it has started or ended", api.Job, right=right)
-    async def get_job(job: str, request: Request, until: Until = "", wait_s: WaitS = 0) -> Response:
+    @router.read(
+        "/v1/jobs/{job}",
+        "One job, at once, when it has started or ended, or at a past moment",
+        api.Job,
+        right=right,
+    )
+    async def get_job(job: str, request: Request, until: Until = "", wait_s: WaitS = 0, at: At = "") -> Response:
         if until and until not in UNTIL:
             raise bad_field("until", f'expected one of {", ".join(UNTIL)}, found "{until[:20]}"')
         if bool(until) != bool(wait_s):
             raise bad_field("wait_s" if until else "until", "expected both `until` and `wait_s`, or none of them")
+        if until and at:
+            raise bad_field("until", "expected no `until` with `at`: nothing happens in the past")
         if until:
             await waits.until(job, until, wait_s)
             await guard.admit_again(right, request.scope)
-        row = views.jobs.rows.get(job)
+        seen = await past.moment(at)
+        sight = Sight(views, caller_of(request), seen.views)
+        row = seen.views.jobs.rows.get(job)
         if row is None:
-            return JsonResponse(shown_retired_job(Sight(views, caller_of(request)), await retired_job(bus, job)))
-        tag = entity_tag(row.changed_seq if row.state in END_STATES else views.sequence)
+            return JsonResponse(await _retired_then(bus, job, seen, sight), headers=seen.headers)
+        tag = entity_tag(row.changed_seq if row.state in END_STATES else seen.views.sequence)
         if has_seen(request, tag):
-            return Response(status_code=304, headers={"etag": tag})
-        document = shown_job(Sight(views, caller_of(request)), job_document(views, row, clock(), count_ahead=True))
-        return JsonResponse(document, headers={"etag": tag})
+            return Response(status_code=304, headers={"etag": tag, **seen.headers})
+        if seen.is_past and not sight.job(row):
+            raise not_found("job", job)
+        document = shown_job(sight, job_document(seen.views, row, seen.now_ns, count_ahead=True))
+        return JsonResponse(document, headers={"etag": tag, **seen.headers})
 
 
 def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:
     @router.read("/v1/cluster", "The whole cluster, now or at a past moment", api.Cluster, right=SIGNED_IN)
     async def get_cluster(request: Request, at: At = "") -> Response:
-        sight = Sight(views, caller_of(request))
-        return JsonResponse(cluster_document(await past.views_at(at) if at else views, sight))
+        seen = await past.moment(at)
+        sight = Sight(views, caller_of(request), seen.views)
+        return JsonResponse(cluster_document(seen.views, sight), headers=seen.headers)
 
     @router.read(
         "/v1/map",
@@ -151,69 +165,94 @@ def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:
         right=listed("node:read"),
     )
     async def get_map(request: Request, at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
-        seen = await past.views_at(at) if at else views
-        sight = Sight(views, caller_of(request))
-        pools, racks = known_places(seen, sight.node)
+        seen = await past.moment(at)
+        sight = Sight(views, caller_of(request), seen.views)
+        pools, racks = known_places(seen.views, sight.node)
         for name, wanted, known in (("pool", pool, pools), ("rack", rack, racks)):
             if wanted and wanted not in known:
                 raise unknown_choice(name, wanted, known)
-        return JsonResponse(shown_map(sight, cluster_map(seen, pool=pool, rack=rack, sees=sight.node)))
+        document = shown_map(sight, cluster_map(seen.views, pool=pool, rack=rack, sees=sight.node))
+        return JsonResponse(document, headers=seen.headers)
 
-    @router.read("/v1/nodes", "List nodes", api.Page[api.Node], right=listed("node:read"))
-    async def list_nodes(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        sight = Sight(views, caller_of(request))
-        seen = {name: row for name, row in views.nodes.rows.items() if sight.node(row)}
-        rows, token = page_by_name(seen, limit, next)
-        items = [shown_node(sight, each) for each in node_documents(views, rows)]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/nodes/{node}", "One node", api.Node, right=on_node("node:read"))
-    async def get_node(node: str, request: Request) -> Response:
-        row = views.nodes.rows.get(node)
+def _add_nodes(router: Router, views: Views, past: HistoricalViews) -> None:
+    @router.read("/v1/nodes", "List nodes, now or at a past moment", api.Page[api.Node], right=listed("node:read"))
+    async def list_nodes(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        seen = await page_at(past, at, next)
+        sight = Sight(views, caller_of(request), seen.views)
+        known = {name: row for name, row in seen.views.nodes.rows.items() if sight.node(row)}
+        rows, token = page_by_name(known, limit, next, seen)
+        items = [shown_node(sight, each) for each in node_documents(seen.views, rows)]
+        return JsonResponse(api.Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
+
+    @router.read("/v1/nodes/{node}", "One node, now or at a past moment", api.Node, right=on_node("node:read"))
+    async def get_node(node: str, request: Request, at: At = "") -> Response:
+        seen = await past.moment(at)
+        row = seen.views.nodes.rows.get(node)
         if row is None:
             raise not_found("node", node, hint="GET /v1/nodes lists them")
-        return JsonResponse(shown_node(Sight(views, caller_of(request)), node_document(views, row)))
+        sight = Sight(views, caller_of(request), seen.views)
+        return JsonResponse(shown_node(sight, node_document(seen.views, row)), headers=seen.headers)
 
 
-def _add_queues_and_commands(router: Router, views: Views, explaining: ExplainerClient) -> None:
-    @router.read("/v1/queues", "List queues", api.Page[api.Queue], right=listed("queue:read"))
+def _add_queues(router: Router, views: Views, past: HistoricalViews, explaining: ExplainerClient) -> None:
+    @router.read("/v1/queues", "List queues, now or at a past moment", api.Page[api.Queue], right=listed("queue:read"))
     async def list_queues(
-        request: Request, limit: AnyLimit = None, next: Continue = "", shares: Shares = False
+        request: Request, limit: AnyLimit = None, next: Continue = "", shares: Shares = False, at: At = ""
     ) -> Response:
-        standings = await _standings(explaining) if shares else {}
-        sight = Sight(views, caller_of(request))
-        seen = {row.path: row for row in views.queues.existing() if sight.queue(row.path)}
-        rows, token = page_by_name(seen, limit, next)
-        page = api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence)
+        seen = await page_at(past, at, next)
+        standings = await _standings(explaining, seen) if shares else {}
+        sight = Sight(views, caller_of(request), seen.views)
+        known = {row.path: row for row in seen.views.queues.existing() if sight.queue(row.path)}
+        rows, token = page_by_name(known, limit, next, seen)
+        page = api.Page(items=queue_documents(seen.views, rows), next=token, sequence=seen.views.sequence)
         if shares:  # counted by another process, perhaps for another sequence: no tag
-            add_shares(views, page.items, standings)
-            return JsonResponse(page)
-        return tagged(request, page, views.sequence)
+            add_shares(seen.views, page.items, standings)
+            return JsonResponse(page, headers=seen.headers)
+        return tagged(request, page, seen.views.sequence, seen.headers)
 
-    @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool], right=listed("queue:read"))
-    async def list_pools(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        sight = Sight(views, caller_of(request))
-        seen = {row.name: row for row in views.queues.pool_rows() if sight.pool(row.name)}
-        rows, token = page_by_name(seen, limit, next)
-        items = [_shown_pool(sight, pool_document(views, row)) for row in rows]
-        return tagged(request, api.Page(items=items, next=token, sequence=views.sequence), views.sequence)
+    @router.read(
+        "/v1/pools",
+        "List pools of nodes and queues, now or at a past moment",
+        api.Page[api.Pool],
+        right=listed("queue:read"),
+    )
+    async def list_pools(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        seen = await page_at(past, at, next)
+        sight = Sight(views, caller_of(request), seen.views)
+        known = {row.name: row for row in seen.views.queues.pool_rows() if sight.pool(row.name)}
+        rows, token = page_by_name(known, limit, next, seen)
+        items = [_shown_pool(sight, pool_document(seen.views, row)) for row in rows]
+        page = api.Page(items=items, next=token, sequence=seen.views.sequence)
+        return tagged(request, page, seen.views.sequence, seen.headers)
 
-    @router.read("/v1/queues/{path:path}", "One queue", api.Queue, right=on_queue("queue:read"))
-    async def get_queue(path: str, request: Request, shares: Shares = False) -> Response:
-        standings = await _standings(explaining) if shares else {}
-        row = views.queues.rows.get(path)
+    @router.read(
+        "/v1/queues/{path:path}", "One queue, now or at a past moment", api.Queue, right=on_queue("queue:read")
+    )
+    async def get_queue(path: str, request: Request, shares: Shares = False, at: At = "") -> Response:
+        seen = await past.moment(at)
+        standings = await _standings(explaining, seen) if shares else {}
+        row = seen.views.queues.rows.get(path)
         if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
-        document = queue_document(views, row)
+        document = queue_document(seen.views, row)
         if shares:
-            add_shares(views, [document], standings)
-            return JsonResponse(document)
-        return tagged(request, document, views.sequence)
+            add_shares(seen.views, [document], standings)
+            return JsonResponse(document, headers=seen.headers)
+        return tagged(request, document, seen.views.sequence, seen.headers)
 
-    @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome, right=SIGNED_IN)
-    async def get_command(command: str, request: Request) -> Response:
-        outcome, caller = views.outcomes.get(command), caller_of(request)
-        sight = Sight(views, caller)
+
+def _add_commands(router: Router, views: Views, past: HistoricalViews) -> None:
+    @router.read(
+        "/v1/commands/{command}",
+        "Outcome of a command, as far as it was decided then",
+        api.CommandOutcome,
+        right=SIGNED_IN,
+    )
+    async def get_command(command: str, request: Request, at: At = "") -> Response:
+        seen = await past.moment(at)
+        outcome, caller = seen.views.outcomes.get(command), caller_of(request)
+        sight = Sight(views, caller, seen.views)
         if outcome is None or not (sight.is_whole or command.endswith(owner_mark(caller.principal))):
             raise not_found(
                 "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
@@ -225,17 +264,18 @@ def _add_queues_and_commands(router: Router, views: Views, explaining: Explainer
             code=outcome.code or None,
             message=outcome.message if sight.is_whole else scrub(sight, outcome.message),
             decided_at=outcome.sequence,
-            sequence=views.sequence,
+            sequence=seen.views.sequence,
         )
-        return JsonResponse(found)
+        return JsonResponse(found, headers=seen.headers)
 
 
 # ---------------------------------------------------------------------------------------- jobs
 
 
-async def _standings(explaining: ExplainerClient) -> dict[str, QueueStanding]:
-    """{path: standing} of all queues; nothing where the explainer does not answer."""
-    return {each.queue: each for each in (await explaining.ask(AskQueues())).queues}
+async def _standings(explaining: ExplainerClient, seen: Moment) -> dict[str, QueueStanding]:
+    """{path: standing} of all queues at a moment; nothing where the explainer does not answer."""
+    question = AskQueues(at=seen.views.sequence if seen.is_past else 0)
+    return {each.queue: each for each in (await explaining.ask(question)).queues}
 
 
 def _shown_pool(sight: Sight, pool: api.Pool) -> api.Pool:
@@ -249,36 +289,52 @@ def _matching(views: Views, wanted: JobFilter, before: int, sight: Sight) -> Ite
             yield row
 
 
-def page_by_name[R](rows: Mapping[str, R], limit: int | None, token: str) -> tuple[list[R], str | None]:
+def page_by_name[R](
+    rows: Mapping[str, R], limit: int | None, token: str, seen: Moment | None = None
+) -> tuple[list[R], str | None]:
     """Return one page of named rows in order of name, and the token of the next page (None: there is none).
 
-    A token is a name: the next page begins behind it, no matter which rows came or went meanwhile.
+    A token has a name: the next page begins behind it, no matter which rows came or went meanwhile. `seen`: the moment of the rows.
     """
-    behind = _position(token)
-    names = sorted(name for name in rows if name > behind)
+    _, place = place_of(token)
+    names = sorted(name for name in rows if name > place)
     limit = limit or max(1, len(names))
-    return [rows[name] for name in names[:limit]], _token(names[limit - 1]) if len(names) > limit else None
+    return [rows[name] for name in names[:limit]], page_token(seen, names[limit - 1]) if len(names) > limit else None
 
 
-def _token(position: str) -> str:
-    return base64.urlsafe_b64encode(f"b{position}".encode()).decode().rstrip("=")
+async def page_at(past: HistoricalViews, at: str, token: str) -> Moment:
+    """Return the moment that a page is of. The token of a page of the past names the moment's sequence, so that all pages of a list
+    are of one moment, however `at` names it. Raise HttpError.
+    """
+    sequence, _ = place_of(token)
+    return await past.moment(sequence or at)
 
 
-def _position(token: str) -> str:
+def page_token(seen: Moment | None, place: str) -> str:
+    """Return the token of the page behind a place."""
+    kind = f"a{seen.views.sequence}." if seen is not None and seen.is_past else "b"
+    return base64.urlsafe_b64encode(f"{kind}{place}".encode()).decode().rstrip("=")
+
+
+def place_of(token: str) -> tuple[str, str]:
+    """Return a token's sequence ("" for the present) and its place. Raise HttpError."""
     if not token:
-        return ""
+        return "", ""
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     except ValueError:
         text = ""
-    if text[:1] != "b":
+    if text[:1] == "b":
+        return "", text[1:]
+    sequence, point, place = text[1:].partition(".")
+    if text[:1] != "a" or not point or not (sequence.isascii() and sequence.isdecimal()):
         raise _bad_token()
-    return text[1:]
+    return sequence, place
 
 
 def _born(token: str) -> int:
     try:
-        return int(_position(token) or "0")
+        return int(place_of(token)[1] or "0")
     except ValueError:
         raise _bad_token() from None
 
@@ -300,6 +356,22 @@ async def retired_job(bus: Bus, job: str) -> bytes:
     if not answer or answer == b"null" or b'"id"' not in answer:
         raise not_found("job", job)
     return answer
+
+
+async def _retired_then(bus: Bus, job: str, seen: Moment, sight: Sight) -> Any:
+    """Return a job that had left the views at a moment, as telemetry knows it: it does not change any more. Raise HttpError (404) also
+    for one that was submitted later.
+    """
+    found = await retired_job(bus, job)
+    if seen.is_past and not was_retired(found, seen.views):
+        raise not_found("job", job, hint=f"it was submitted later than sequence {seen.views.sequence}")
+    return shown_retired_job(sight, found)
+
+
+def was_retired(document: bytes, then: Views) -> bool:
+    """Return True if the job of a document had left the views at a moment: it is not in them, and had ended before."""
+    ended = msgspec.json.decode(document).get("ended_at")
+    return isinstance(ended, str) and parse_rfc3339(ended) <= then.at_ns
 
 
 def cluster_document(views: Views, sight: Sight) -> api.Cluster:

@@ -324,11 +324,10 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         if not at:
             silent = tuple(node for node in live.nodes.rows if live.silent_s(node))
             return JsonResponse((await ask(live, pool, AskPacking(pool=pool, away=silent))).packing)
-        then = await past.views_at(at)
-        if not then.sequence:
-            raise bad_field("at", f"the log begins later than {at[:40]}")
+        seen = await past.moment(at)
+        then = seen.views
         found = (await ask(then, pool, AskPacking(pool=pool, at=then.sequence))).packing
         assert found is not None, "an answer without an error has what was asked for"
-        return JsonResponse(msgspec.structs.replace(found, at=rfc3339(then.at_ns)))
+        return JsonResponse(msgspec.structs.replace(found, at=rfc3339(then.at_ns)), headers=seen.headers)
 
     return router

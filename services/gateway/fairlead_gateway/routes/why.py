@@ -27,9 +27,9 @@ from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes.documents import attempts_of
 from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
-from fairlead_gateway.routes.query import At, retired_job
+from fairlead_gateway.routes.query import At, retired_job, was_retired
 from fairlead_gateway.routes.router import Router, on_job
-from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.historical_views import HistoricalViews, Moment
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
@@ -87,7 +87,7 @@ class WhyRoutes:
     ) -> None:
         self._views = views
         self._bus = bus
-        self._past = past
+        self.past = past
         self._explaining = explaining
         self._clock = clock
 
@@ -118,11 +118,11 @@ class WhyRoutes:
         why.output = await log_tail(self._bus, views, row) if job == row.id else []
         return why
 
-    def shown(self, job: str, caller: Caller, found: Any) -> Any:
-        """Return an answer without the names that the caller may not see."""
-        row = row_or_array(self._views, job)
+    def shown(self, job: str, caller: Caller, found: Any, then: Views | None = None) -> Any:
+        """Return an answer without the names that the caller may not see. `then`: the views that it is about."""
+        row = row_or_array(then or self._views, job)
         nodes = tuple(part.node for part in row.parts) if row is not None else ()
-        return shown_explanation(Sight(self._views, caller), found, nodes)
+        return shown_explanation(Sight(self._views, caller, then), found, nodes)
 
     async def _follow(self, sequence: int) -> bool:
         """Return True if the views have folded the sequence, or do so soon."""
@@ -132,14 +132,20 @@ class WhyRoutes:
             await asyncio.sleep(LOOK_S)
         return self._views.sequence >= sequence
 
-    async def then(self, job: str, at: str) -> Any:
-        """Return the reason as it was at a log sequence or a time. Raise Refused."""
-        views = await self._past.views_at(at)
+    async def then(self, job: str, seen: Moment) -> Any:
+        """Return the reason as it was at a past moment. Raise HttpError."""
+        views = seen.views
         row = row_or_array(views, job)
         if row is None:
             array = array_of(job)
-            hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
-            raise HttpError(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
+            hint = f"ask for its array {array}" if array else "it was submitted later"
+            unknown = HttpError(404, "unknown_job", f"there was no job {job!r} at sequence {views.sequence}", hint=hint)
+            if array:
+                raise unknown
+            found = await retired_job(self._bus, job)
+            if not was_retired(found, views):
+                raise unknown
+            return _retired(found)
         answer = ExplainerAnswer()
         if row.state in WAITING:
             answer = await self._explaining.ask(AskWhy(job=row.id, at=views.sequence))
@@ -175,8 +181,10 @@ def routes(whys: WhyRoutes) -> Router:
 
     @router.read("/v1/jobs/{job}/why", "Why a job is where it is", Why, right=on_job("job:read"))
     async def why_job(job: str, request: Request, at: At = "") -> Response:
-        return JsonResponse(
-            whys.shown(job, caller_of(request), await whys.then(job, at) if at else await whys.now(job))
-        )
+        caller = caller_of(request)
+        if not at:
+            return JsonResponse(whys.shown(job, caller, await whys.now(job)))
+        seen = await whys.past.moment(at)
+        return JsonResponse(whys.shown(job, caller, await whys.then(job, seen), seen.views), headers=seen.headers)
 
     return router

@@ -1,75 +1,189 @@
-"""The views as of a past sequence or time: a fresh fold of the log, bounded in number, newest kept."""
+"""The views as of a past sequence or time: a fold of the log from the nearest state that is kept, bounded in number and length,
+newest kept.
+
+A gateway alone keeps its two snapshots and folds at most EVENTS_MAX events from there. The process `fairlead_replay.past` keeps a
+state for every stretch of the log, and overrides `_nearest`. Start at `HistoricalViews.moment`.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-from fairlead_bus.log import LogReader
-from fairlead_bus.port import Bus
-from fairlead_gateway.errors import bad_field
-from fairlead_gateway.views.fold import Views
-from fairlead_schemas.units.timestamps import MINUTE_NS, parse_rfc3339, rfc3339
+from fairlead_bus import snapshots
+from fairlead_bus.log import LogHead, LogReader, identity
+from fairlead_bus.port import Bus, LogDamaged, Unavailable
+from fairlead_gateway.errors import HttpError
+from fairlead_gateway.views.fold import SCHEMA, Views
+from fairlead_schemas.units.moments import At, parse_at
+from fairlead_schemas.units.timestamps import MINUTE_NS, rfc3339
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_envelope
 
 #: Folds of the past that may run at once, and results kept.
 FOLDS_MAX = 2
+KEPT_MAX = 4
+#: Events that a gateway folds for one answer.
+EVENTS_MAX = 200_000
+#: Commits from the log's start that are folded without a look at the stored snapshots.
+NEAR_START = 2_000
 #: A client's clock may be so far ahead of ours.
 SKEW_NS = MINUTE_NS
-KEPT_MAX = 4
+#: Header with the moment that an answer is about: its sequence, and the time of the log then.
+AT_HEADER = "X-Fairlead-At"
+
+
+class Moment(NamedTuple):
+    """Views, and the time that counts as now for their documents (Unix ns)."""
+
+    views: Views
+    now_ns: int
+    #: False for the live views.
+    is_past: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of an answer about the past; none about the present, whose sequence every answer has."""
+        if not self.is_past:
+            return {}
+        at = f"{self.views.sequence} {rfc3339(self.views.at_ns)}"
+        return {AT_HEADER: at, "X-Fairlead-Sequence": str(self.views.sequence)}
+
+
+class Base(NamedTuple):
+    """State from which a fold begins."""
+
+    views: Views
+    heads: dict[str, LogHead]
+
+
+def bad_moment(message: str) -> HttpError:
+    """Return the 400 for a moment that cannot be."""
+    errors = [FieldError(field="at", message=message)]
+    return HttpError(400, "invalid_moment", f"at: {message}", errors=errors, hint="docs/how-to/past.md has examples")
 
 
 class HistoricalViews:
-    """Answers `at=`."""
+    """Answers `at=`. `clock`: Unix ns."""
 
-    def __init__(self, bus: Bus, live: Views, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, bus: Bus, live: Views, clock: Callable[[], int] = time.time_ns, *, events_max: int = EVENTS_MAX
+    ) -> None:
         self._bus = bus
         self._live = live
-        self._clock = clock
+        self.clock = clock
+        self._events_max = events_max
         self._turns = asyncio.Semaphore(FOLDS_MAX)
-        #: {text of `at`: views}, for moments that can no longer change.
-        self._kept: dict[str, Views] = {}
+        #: {moment: views}, for moments that can no longer change.
+        self._kept: dict[At, Views] = {}
+
+    async def moment(self, at: str) -> Moment:
+        """Return the views of a moment; "": the live ones. Raise HttpError for a moment that cannot be read or has not come."""
+        if not at:
+            return Moment(self._live, self.clock())
+        views = await self.views_at(at)
+        return Moment(views, views.at_ns, is_past=True)
 
     async def views_at(self, at: str) -> Views:
-        """Views folded up to and including sequence `at`, or all commits not later than time `at`.
-        Raise HttpError for a moment that cannot be read or has not come."""
-        sequence, at_ns = _moment(at)
-        if sequence is not None and sequence > self._live.sequence:
-            raise bad_field("at", f"the log is at sequence {self._live.sequence}, found {sequence}")
-        if at_ns is not None and at_ns > max(self._clock() + SKEW_NS, self._live.at_ns):
-            raise bad_field("at", f"it is {rfc3339(self._clock())}, found {at[:40]}")
-        if at in self._kept:
-            return self._kept[at]
+        """Return the views folded up to and including sequence `at`, or up to the last commit before the first one that is later than
+        time `at`. Raise HttpError: 400 for a moment that cannot be or has not come, 410 for one before what the log holds, 503 for
+        one that is too far to fold here.
+        """
+        now_ns = self.clock()
+        try:
+            wanted = parse_at(at, now_ns)
+        except ValueError as error:
+            raise bad_moment(str(error)) from None
+        if not self._live.sequence:
+            raise bad_moment("the log is empty, so it has no past yet")
+        if wanted.sequence > self._live.sequence:
+            raise bad_moment(f"the log is at sequence {self._live.sequence}, found {wanted.sequence}")
+        if wanted.at_ns > max(now_ns + SKEW_NS, self._live.at_ns):
+            raise bad_moment(f'this is in the future: it is {rfc3339(now_ns)}, found "{at[:40]}"')
+        if wanted in self._kept:
+            return self._kept[wanted]
         async with self._turns:
-            views = await self._fold(self._live.sequence if sequence is None else sequence, at_ns)
-        if at_ns is None or at_ns < self._live.at_ns:
-            self._kept[at] = views
-            if len(self._kept) > KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+            if (kept := self._kept.get(wanted)) is not None:  # somebody else waited for the same moment
+                return kept
+            views = await self._fold(wanted)
+        if wanted.sequence or wanted.at_ns < self._live.at_ns:
+            self._keep(wanted, views)
         return views
 
-    async def _fold(self, last: int, at_ns: int | None) -> Views:
-        views = Views()
+    def _keep(self, wanted: At, views: Views) -> None:
+        for key in {wanted, At(views.sequence)}:
+            self._kept[key] = views
+        while len(self._kept) > 2 * KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+
+    async def _fold(self, wanted: At) -> Views:
+        """Return views folded to a moment that has come."""
+        last = wanted.sequence or self._live.sequence
+        first = (await self._bus.state(subjects.LOG)).first
+        if last < first:
+            raise await self._gone(first)
+        base = await self._nearest(wanted, last) or Base(Views(), {})
+        if base.views.sequence + 1 < first:
+            raise await self._gone(first)
+        try:
+            views = await self._fold_from(base, wanted, last)
+        except LogDamaged as error:
+            raise HttpError(503, "log_damaged", str(error), hint="docs/how-to/damage.md has the repair") from None
+        if not views.sequence:
+            raise await self._gone(first)
+        return views
+
+    async def _fold_from(self, base: Base, wanted: At, last: int) -> Views:
+        views, events = base.views, 0
         views.name_of = self._live.name_of
-        reader = LogReader(self._bus)
+        reader = LogReader(self._bus, after=views.sequence, heads=base.heads)
         try:
             while views.sequence < last:
                 for folded in await reader.next():
-                    if folded.seq > last or (at_ns is not None and folded.commit.at_ns > at_ns):
+                    if folded.seq > last or (wanted.at_ns and folded.commit.at_ns > wanted.at_ns):
                         return views
+                    events += len(folded.commit.events)
+                    if events > self._events_max:
+                        raise self._too_far()
                     views.fold(folded.seq, folded.commit)
                 await asyncio.sleep(0)
         finally:
             await reader.close()
         return views
 
+    async def _nearest(self, wanted: At, last: int) -> Base | None:
+        """Return the newest kept state that is not later than a moment; None: the log's start. `last`: highest sequence that counts."""
+        if last <= NEAR_START:
+            return None
+        try:
+            log_id = await identity(self._bus)
+            found = await snapshots.load_all(self._bus, "gateway", log_id=log_id, schema=f"views-{SCHEMA}")
+        except (Unavailable, LogDamaged):  # damage is reported by the fold, which meets it where it is
+            return None
+        for each in found:
+            if each.sequence > last:
+                continue
+            views = await asyncio.to_thread(Views.restore, each.state)
+            if views is not None and not (wanted.at_ns and views.at_ns > wanted.at_ns):
+                return Base(views, each.heads)
+        return None
 
-def _moment(at: str) -> tuple[int | None, int | None]:
-    """(sequence, None) or (None, Unix ns)."""
-    if at.isascii() and at.isdecimal() and len(at) <= 18:
-        if not int(at):
-            raise bad_field("at", "sequences start at 1")
-        return int(at), None
-    try:
-        # The "+" of a zone arrives as a blank if the client did not escape it.
-        return None, parse_rfc3339(at.replace(" ", "+"))
-    except ValueError:
-        raise bad_field("at", f'expected a log sequence or an RFC 3339 time with zone, found "{at[:40]}"') from None
+    def _too_far(self) -> HttpError:
+        return HttpError(
+            503,
+            "past_too_far",
+            f"this moment is more than {self._events_max} events from what the gateway keeps, and no process for the past answers",
+            hint="start `python -m fairlead_replay.past`, which keeps states of the past (docs/how-to/past.md)",
+        )
+
+    async def _gone(self, first: int) -> HttpError:
+        """Return the 410 for a moment before the first commit that the log holds."""
+        oldest = await self._bus.read(subjects.LOG, first)
+        at = f" ({rfc3339(decode_envelope(oldest.payload).at_ns)})" if oldest is not None else ""
+        return HttpError(
+            410,
+            "before_log",
+            f"the log begins later than this moment: the earliest is sequence {first}{at}",
+            hint=f"ask with at={first}",
+        )

@@ -38,7 +38,7 @@ from fairlead_schemas.wire.resources import Request
 
 #: Increased by hand when the meaning of a row's field changes but its type stays; new types are detected
 #: automatically.
-MEANING = 10
+MEANING = 11
 
 Handler = Callable[[Any, int, int], None]
 
@@ -65,7 +65,7 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     outcomes_young: dict[str, OutcomeRow]
 
 
-_CODEC = SnapshotCodec(_Snapshot, MEANING)
+_CODEC = SnapshotCodec(_Snapshot, MEANING, keeps_order=True)
 #: Name of the rows' shape: a snapshot of another one is ignored, and the log folded from its start.
 SCHEMA = _CODEC.schema
 
@@ -128,7 +128,7 @@ class Views:
         return {state: count for state, count in sorted(counts.items()) if count}
 
     def snapshot(self) -> bytes:
-        """All rows, canonical."""
+        """All rows, in their order and that of their dicts."""
         old, young = self.outcomes.rows()
         return _CODEC.encode(
             _Snapshot(
