@@ -36,7 +36,7 @@ def test_a_request_of_the_document_is_answered(method: str, url: str) -> None:
         ("GET", "/v1/machines", {}, "no such path"),
         ("PUT", "/v1/jobs/812", {}, "expected GET, PATCH"),
         ("GET", "/v1/jobs?stat=running", {}, "query parameters"),
-        ("GET", "/v1/breaker?limit=1000", {}, "expected of query parameters none"),
+        ("GET", "/v1/breaker?limit=1000", {}, "expected of query parameters at, found limit"),
         ("GET", "/v1/jobs?limit=0", {}, "limit"),
         ("GET", "/v1/use", {}, "jobs is missing"),
         ("POST", "/v1/jobs/812:hold", {"json": {"because": "x"}}, "because"),

@@ -54,17 +54,25 @@ def local_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> str:
     """Return the moment that a person types as the gateway reads it: what names no zone is in `zone` (None: the machine's), and
     "today 03:12" and "yesterday 03:12" are times of these days. Raise ValueError with words.
     """
-    day, _, clock = text.strip().partition(" ")
+    words = text.strip()
+    try:
+        parse_at(words, now_ns)
+    except ValueError:
+        if words.lstrip("+-").isdecimal() or (found := _of_a_zone(words, now_ns, zone)) is None:
+            raise
+        return found
+    return words
+
+
+def _of_a_zone(words: str, now_ns: int, zone: tzinfo | None) -> str | None:
+    day, _, clock = words.partition(" ")
     try:
         if day in ("today", "yesterday") and clock:
             begin = rfc3339(parse_moment(day, now_ns, zone) + DAY_NS // 2)[:10]
             return rfc3339(parse_moment(f"{begin} {clock:0>5}", now_ns, zone))
-        if not text.strip().isdecimal():
-            return rfc3339(parse_moment(text.strip(), now_ns, zone))
+        return rfc3339(parse_moment(words, now_ns, zone))
     except (ValueError, OverflowError):
-        pass
-    parse_at(text, now_ns)  # a sequence or an age, which the gateway reads; words for what is neither
-    return text.strip()
+        return None
 
 
 def _sequence(text: str) -> At:
