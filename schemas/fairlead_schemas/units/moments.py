@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
-from fairlead_schemas.units.timestamps import DAY_NS, parse_moment, parse_rfc3339, rfc3339
+from fairlead_schemas.units.timestamps import parse_moment, parse_rfc3339, rfc3339
 from fairlead_schemas.units.validation import printable
 
 #: Digits of a sequence: the server counts with 64 bits.
@@ -65,11 +65,7 @@ def local_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> str:
 
 
 def _of_a_zone(words: str, now_ns: int, zone: tzinfo | None) -> str | None:
-    day, _, clock = words.partition(" ")
     try:
-        if day in ("today", "yesterday") and clock:
-            begin = rfc3339(parse_moment(day, now_ns, zone) + DAY_NS // 2)[:10]
-            return rfc3339(parse_moment(f"{begin} {clock:0>5}", now_ns, zone))
         return rfc3339(parse_moment(words, now_ns, zone))
     except (ValueError, OverflowError):
         return None

@@ -55,17 +55,18 @@ def parse_rfc3339(text: str) -> int:
 
 def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int:
     """Return the time that people mean, Unix ns: RFC 3339, "2026-01-31 03:00" or "2026-01-31T03:00:00", "2026-01-31" (its begin), "03:00"
-    (the last one before now), "now", "today" and "yesterday" (their begins).
+    (the last one before now), "now", "today" and "yesterday" (their begins), "yesterday 03:00".
 
     What names no zone is in `zone`; None: in that of the machine. Raises ValueError.
     """
     now = _utc(now_ns).astimezone(zone)
     if text == "now":
         return now_ns
-    if text in ("today", "yesterday"):
-        moment = datetime.combine(now.date() - timedelta(days=text == "yesterday"), clock_time())
+    day, _, clock = text.partition(" ")
+    if day in ("today", "yesterday"):
+        moment = datetime.combine(now.date() - timedelta(days=day == "yesterday"), _clock(clock or "00:00"))
     elif _CLOCK.fullmatch(text):
-        moment = datetime.combine(now.date(), clock_time.fromisoformat(text if text[1:2].isdecimal() else f"0{text}"))
+        moment = datetime.combine(now.date(), _clock(text))
         if moment > now.replace(tzinfo=None):
             moment -= timedelta(days=1)
     else:
@@ -73,6 +74,12 @@ def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int:
     if moment.tzinfo is None:
         moment = moment.astimezone(zone) if zone is None else moment.replace(tzinfo=zone)
     return _ns(moment)
+
+
+def _clock(text: str) -> clock_time:
+    if not _CLOCK.fullmatch(text):
+        raise ValueError(f'expected a time of a day such as "03:00", found "{text}"')
+    return clock_time.fromisoformat(text if text[1:2].isdecimal() else f"0{text}")
 
 
 def midnight(day: str) -> int:

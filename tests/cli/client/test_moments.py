@@ -11,6 +11,7 @@ from fairlead.client import Client
 from fairlead.client.answers import TIMELESS, has_past
 from fairlead.errors import InputRefused
 from fairlead_schemas.units.moments import local_moment, parse_at
+from fairlead_schemas.units.timestamps import parse_rfc3339
 from tests.cli.api_document import DOCUMENT
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document, node_document, page
@@ -109,6 +110,12 @@ def test_the_zone_of_the_machine_counts() -> None:
     east = timezone(timedelta(hours=9))
     assert local_moment("yesterday 03:12", NOW_NS, east) == "2025-11-26T18:12:00.000Z"
     assert local_moment("03:12", NOW_NS, east) == "2025-11-27T18:12:00.000Z"
+    for hours in (-12, 14):
+        zone = timezone(timedelta(hours=hours))
+        day_ns = 24 * 3600 * 10**9
+        begin = local_moment("yesterday", NOW_NS, zone)
+        assert parse_rfc3339(local_moment("today", NOW_NS, zone)) - parse_rfc3339(begin) == day_ns
+        assert local_moment("yesterday 00:00", NOW_NS, zone) == begin
 
 
 @pytest.mark.parametrize("text", ["1 week ago", "2h 30m ago", "1 day 2 hours ago", "90 s ago", "30 minutes ago"])
