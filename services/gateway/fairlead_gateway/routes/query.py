@@ -22,7 +22,7 @@ from fairlead_gateway.routes.documents import job_document, node_document, node_
 from fairlead_gateway.routes.entity_tags import entity_tag, has_seen, tagged
 from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
-from fairlead_gateway.sources.historical_views import HistoricalViews, Moment
+from fairlead_gateway.sources.historical_views import HistoricalViews, SeenMoment
 from fairlead_gateway.sources.job_waits import UNTIL, JobWaits
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
@@ -272,7 +272,7 @@ def _add_commands(router: Router, views: Views, past: HistoricalViews) -> None:
 # ---------------------------------------------------------------------------------------- jobs
 
 
-async def _standings(explaining: ExplainerClient, seen: Moment) -> dict[str, QueueStanding]:
+async def _standings(explaining: ExplainerClient, seen: SeenMoment) -> dict[str, QueueStanding]:
     """{path: standing} of all queues at a moment; nothing where the explainer does not answer."""
     question = AskQueues(at=seen.views.sequence if seen.is_past else 0)
     return {each.queue: each for each in (await explaining.ask(question)).queues}
@@ -290,7 +290,7 @@ def _matching(views: Views, wanted: JobFilter, before: int, sight: Sight) -> Ite
 
 
 def page_by_name[R](
-    rows: Mapping[str, R], limit: int | None, token: str, seen: Moment | None = None
+    rows: Mapping[str, R], limit: int | None, token: str, seen: SeenMoment | None = None
 ) -> tuple[list[R], str | None]:
     """Return one page of named rows in order of name, and the token of the next page (None: there is none).
 
@@ -302,7 +302,7 @@ def page_by_name[R](
     return [rows[name] for name in names[:limit]], page_token(seen, names[limit - 1]) if len(names) > limit else None
 
 
-async def page_at(past: HistoricalViews, at: str, token: str) -> Moment:
+async def page_at(past: HistoricalViews, at: str, token: str) -> SeenMoment:
     """Return the moment that a page is of. The token of a page of the past names the moment's sequence, so that all pages of a list
     are of one moment, however `at` names it. Raise HttpError.
     """
@@ -310,7 +310,7 @@ async def page_at(past: HistoricalViews, at: str, token: str) -> Moment:
     return await past.moment(sequence or at)
 
 
-def page_token(seen: Moment | None, place: str) -> str:
+def page_token(seen: SeenMoment | None, place: str) -> str:
     """Return the token of the page behind a place."""
     kind = f"a{seen.views.sequence}." if seen is not None and seen.is_past else "b"
     return base64.urlsafe_b64encode(f"{kind}{place}".encode()).decode().rstrip("=")
@@ -358,7 +358,7 @@ async def retired_job(bus: Bus, job: str) -> bytes:
     return answer
 
 
-async def _retired_then(bus: Bus, job: str, seen: Moment, sight: Sight) -> Any:
+async def _retired_then(bus: Bus, job: str, seen: SeenMoment, sight: Sight) -> Any:
     """Return a job that had left the views at a moment, as telemetry knows it: it does not change any more. Raise HttpError (404) also
     for one that was submitted later.
     """

@@ -29,7 +29,7 @@ from fairlead_gateway.routes.documents import attempts_of
 from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
 from fairlead_gateway.routes.query import At, retired_job, was_retired
 from fairlead_gateway.routes.router import Router, on_job
-from fairlead_gateway.sources.historical_views import HistoricalViews, Moment
+from fairlead_gateway.sources.historical_views import HistoricalViews, SeenMoment
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
@@ -132,7 +132,7 @@ class WhyRoutes:
             await asyncio.sleep(LOOK_S)
         return self._views.sequence >= sequence
 
-    async def then(self, job: str, seen: Moment) -> Any:
+    async def then(self, job: str, seen: SeenMoment) -> Any:
         """Return the reason as it was at a past moment. Raise HttpError."""
         views = seen.views
         row = row_or_array(views, job)

@@ -34,7 +34,7 @@ SKEW_NS = MINUTE_NS
 AT_HEADER = "X-Fairlead-At"
 
 
-class Moment(NamedTuple):
+class SeenMoment(NamedTuple):
     """Views, and the time that counts as now for their documents (Unix ns)."""
 
     views: Views
@@ -78,12 +78,12 @@ class HistoricalViews:
         #: {moment: views}, for moments that can no longer change.
         self._kept: dict[At, Views] = {}
 
-    async def moment(self, at: str) -> Moment:
+    async def moment(self, at: str) -> SeenMoment:
         """Return the views of a moment; "": the live ones. Raise HttpError for a moment that cannot be read or has not come."""
         if not at:
-            return Moment(self._live, self.clock())
+            return SeenMoment(self._live, self.clock())
         views = await self.views_at(at)
-        return Moment(views, views.at_ns, is_past=True)
+        return SeenMoment(views, views.at_ns, is_past=True)
 
     async def views_at(self, at: str) -> Views:
         """Return the views folded up to and including sequence `at`, or up to the last commit before the first one that is later than
