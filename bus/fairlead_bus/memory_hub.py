@@ -174,7 +174,7 @@ class MemoryServer:
         self.streams = {
             spec.name: MemoryStream(spec, f"memory-{spec.name}") for spec in streams.stream_specs(log_bytes_max)
         }
-        self.buckets: dict[str, dict[str, Entry]] = {spec.name: {} for spec in streams.BUCKETS}
+        self.buckets: dict[str, dict[str, Entry]] = {spec.name: {} for spec in streams.bucket_specs()}
         self.expiry: dict[tuple[str, str], float] = {}
         self.revision = 0
         self.objects: dict[str, dict[str, bytes]] = {name: {} for name in streams.STORES}

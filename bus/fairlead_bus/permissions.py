@@ -36,6 +36,8 @@ def crossings(node: str) -> tuple[Crossing, ...]:
         # By subject, without a wildcard for the node: a question with a body, or for another key, is one of another subject.
         Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.DESIRED}.{desired}"),
         Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.SPEC}.{specs}"),
+        # By wildcard a node gets pieces that it does not know: they are sealed, and who knows no digest cannot read them (ADR 0024).
+        Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.PIECE}.$KV.{subjects.PIECE}.{subjects.piece_key('*')}"),
         # The placer's process passes it on, as this speaker's: a rank of a gang asks another's node.
         Crossing("service", subjects.gang(node, "*")),
         Crossing("stream", subjects.confirm(node)),
@@ -137,6 +139,7 @@ def _streams() -> Permissions:
                 subjects.PEOPLE,
                 subjects.CREDENTIAL,
                 subjects.NOTIFY,
+                subjects.PIECE,
             )
         ),
         f"OBJ_{subjects.SNAPSHOT}",
@@ -192,6 +195,7 @@ SERVICES: dict[str, Permissions] = {
             f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
             *_bucket(subjects.CREDENTIAL),
             *_bucket(subjects.NOTIFY),
+            *_bucket(subjects.PIECE),
             subjects.rpc("notifier", "test"),
         ),
         # To show which nodes are silent; and what another gateway has changed of a person.

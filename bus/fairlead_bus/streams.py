@@ -28,6 +28,9 @@ SAMPLE_MEMORY_BYTES = 256 * MIB
 SAMPLE_BYTES_MAX, SAMPLES_OF_NODE_MAX = samples.PAYLOAD_BYTES_MAX, 2048
 #: How long the record of access is kept, and most records of one person.
 AUDIT_DAYS_DEFAULT, AUDIT_RECORDS_OF_PERSON_MAX = 90, 20_000
+#: How long a piece of a directory is kept after it was last sent, and how many bytes the bus keeps of all pieces.
+PIECE_DAYS_DEFAULT, PIECE_BYTES_DEFAULT = 30, 4 * 1024 * MIB
+PIECE_BYTES_LEAST, PIECE_BYTES_MOST = 64 * MIB, 2**50
 #: Largest piece of output as a message, and how many are kept of each of a node's subjects: 384 MiB of each node at most.
 OUTPUT_MESSAGE_BYTES_MAX, OUTPUTS_OF_SUBJECT_MAX = 24 * 1024, 512
 
@@ -67,6 +70,8 @@ class BucketSpec(NamedTuple):
     peekable: bool = False
     #: 0: values stay until they are replaced.
     age_max_s: int = 0
+    #: Above 0: beyond it, puts are refused.
+    bytes_max: int = 0
 
 
 def log_cap(env: Mapping[str, str]) -> int:
@@ -79,6 +84,23 @@ def log_cap(env: Mapping[str, str]) -> int:
 def audit_days(env: Mapping[str, str]) -> int:
     """FAIRLEAD_AUDIT_DAYS: how long the record of access is kept. Raises BadSetting."""
     return whole(env, "FAIRLEAD_AUDIT_DAYS", AUDIT_DAYS_DEFAULT, unit="days", least=1, most=3650)
+
+
+def piece_days(env: Mapping[str, str]) -> int:
+    """FAIRLEAD_PIECE_DAYS: how long pieces of directories are kept. Raises BadSetting."""
+    return whole(env, "FAIRLEAD_PIECE_DAYS", PIECE_DAYS_DEFAULT, unit="days", least=2, most=3650)
+
+
+def piece_cap(env: Mapping[str, str]) -> int:
+    """FAIRLEAD_PIECE_MAX_BYTES: how much the bus keeps of pieces of directories. Raises BadSetting."""
+    return whole(
+        env,
+        "FAIRLEAD_PIECE_MAX_BYTES",
+        PIECE_BYTES_DEFAULT,
+        unit="bytes",
+        least=PIECE_BYTES_LEAST,
+        most=PIECE_BYTES_MOST,
+    )
 
 
 def requested_copies(env: Mapping[str, str]) -> int | None:
@@ -134,6 +156,19 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
     )
 
 
+def bucket_specs() -> tuple[BucketSpec, ...]:
+    """Return all buckets, with the bounds that the environment sets. Raises BadSetting."""
+    pieces = BucketSpec(
+        subjects.PIECE,
+        durable=True,
+        peekable=True,
+        age_max_s=piece_days(os.environ) * 86400,
+        bytes_max=piece_cap(os.environ),
+    )
+    return (*BUCKETS, pieces)
+
+
+#: Buckets without settings of their own.
 BUCKETS = (
     # Derived from the log and written again whenever in doubt: no fsync per put (docs/adr).
     BucketSpec(subjects.DESIRED, durable=False, in_memory=True, peekable=True),

@@ -87,6 +87,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "Jobs",
+        "cp",
+        "cp:cp",
+        "Copy files of a job's own directory, or its kept outputs, to this machine; without a destination, list them.",
+    ),
+    Verb(
+        "Jobs",
         "wait",
         "jobs:wait",
         "Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).",

@@ -1,6 +1,7 @@
 """Abilities of an attacker with one node's key: that node's own subjects, and nothing else. Against a real server."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,9 @@ from nats.aio.client import Client
 from fairlead_bus import permissions, streams
 from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.nats.link import DirectClient
+from fairlead_bus.pieces import PieceStore
 from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.trees import digest_of
 from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue
 
@@ -73,7 +76,12 @@ async def test_no_answer_can_be_sent_where_the_node_may_not_speak(
     heard.clear()
     before = [(await looking.state(stream)).last for stream in (subjects.LOG, subjects.CMD, "KV_DESIRED")]
     own = (subjects.sample("n1"), subjects.output("n1", "7"), subjects.report("n1"), subjects.beat("n1"))
-    for subject in (*own, "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"):
+    for subject in (
+        *own,
+        "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1",
+        "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*",
+        "$JS.API.DIRECT.GET.KV_PIECE.$KV.PIECE.data.*",
+    ):
         await rogue.says(subject, b"", where)
         await rogue.says(subject, b"", where, Nats_Trace_Dest=where, Nats_Trace_Only="true")
     await asyncio.sleep(0.3)  # what the server might still send
@@ -101,6 +109,28 @@ async def test_a_nodes_own_question_shows_only_its_own_state(rogue: Rogue, bus: 
     ):
         for subject in (desired, specs):
             assert (await rogue.client.request(subject, question, timeout=2)).data == b""
+
+
+async def test_a_piece_that_a_node_does_not_know_says_nothing(rogue: Rogue, keyed: Keyed) -> None:
+    """Of directories a node may read every piece, and by wildcard gets the last one: sealed. It writes, lists and dates none."""
+    gateway = await keyed.connect("gateway")
+    store = PieceStore(gateway, time.time, {})
+    await store.put(b"print('secret')")
+    subject = f"$JS.API.DIRECT.GET.KV_PIECE.$KV.PIECE.{subjects.piece_key('*')}"
+    found = (await rogue.client.request(subject, b"", timeout=60)).data
+    assert found
+    assert b"secret" not in found
+    node = await keyed.connect("n1")
+    assert await PieceStore(node, time.time, {}).get(digest_of(b"print('secret')")) == b"print('secret')"
+    for where in (
+        "$KV.PIECE.data.x",
+        "$KV.PIECE.at.x",
+        "$JS.API.DIRECT.GET.KV_PIECE.$KV.PIECE.at.*",
+        "$JS.API.STREAM.INFO.KV_PIECE",
+    ):
+        assert not await rogue.says(where), where
+    for each in (gateway, node):
+        await each.close()
 
 
 async def test_headers_that_the_server_obeys_remove_nothing(rogue: Rogue, keyed: Keyed) -> None:

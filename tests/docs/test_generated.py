@@ -9,7 +9,7 @@ import pytest
 
 from docs import generate
 from fairlead.verbs import ALIASES, VERBS
-from fairlead_bus.streams import BUCKETS, stream_specs
+from fairlead_bus.streams import bucket_specs, stream_specs
 from fairlead_schemas.http import asyncapi, json_schema
 from fairlead_schemas.wire import lifecycle
 from fairlead_schemas.wire.events import Event
@@ -122,7 +122,7 @@ def _covers(subject: str, address: str) -> bool:
 def test_asyncapi_says_how_the_bus_stores() -> None:
     """`x-jetstream` agrees with the streams and buckets that the bus creates."""
     streams = {spec.name: spec for spec in stream_specs(1)}
-    durable = {bucket.name: bucket.durable for bucket in BUCKETS}
+    durable = {bucket.name: bucket.durable for bucket in bucket_specs()}
     for channel in asyncapi.channels():
         facts = channel.jetstream or {}
         if "stream" in facts:

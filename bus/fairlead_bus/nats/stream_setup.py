@@ -77,7 +77,7 @@ def _required_streams() -> Iterator[RequiredStream]:
             resize=stream.resize,
             expendable=not stream.durable,
         )
-    for bucket in streams.BUCKETS:
+    for bucket in streams.bucket_specs():
         yield RequiredStream(
             f"KV_{bucket.name}",
             partial(bucket_config, bucket),
@@ -122,6 +122,8 @@ def bucket_config(spec: streams.BucketSpec, copies: int = 1) -> dict[str, Any]:
         "allow_direct": spec.peekable,
         "allow_rollup_hdrs": True,
     }
+    if spec.bytes_max:
+        config["max_bytes"] = spec.bytes_max
     if spec.ttl:
         config["allow_msg_ttl"] = True
     return config

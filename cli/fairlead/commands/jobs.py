@@ -22,13 +22,14 @@ from fairlead.commands.options import (
     pick,
     time_of,
 )
-from fairlead.errors import InputRefused
+from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import columns, terminal
 from fairlead.render.terminal import Format, OutputWriter
 from fairlead_schemas.http.api import Job, Page
 from fairlead_schemas.queries.telemetry import JobMetrics
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 #: How long ago a job has ended at most that is listed by default.
 DEFAULT_SINCE = "1d"
@@ -126,13 +127,25 @@ def show(
         found = [client.job(job_id) for job_id in pick(client, ids, names=True)]
         as_facts = output is Format.wide or (output is Format.table and len(found) == 1)
         nodes = client.nodes().items if as_facts and any(job.nodes for job in found) else []
+        kept = {job.id: _kept_outputs(client, job) for job in found} if as_facts else {}
     if as_facts:
         from fairlead.render.job_facts import job_facts, played_how
 
         played = {node.id: played_how(node) for node in nodes}
-        terminal.write("\n".join(terminal.fields(job_facts(job, played)) for job in found))
+        terminal.write("\n".join(terminal.fields(job_facts(job, played, kept[job.id])) for job in found))
     else:
         _write(found, output)
+
+
+def _kept_outputs(client: Client, job: Job) -> str:
+    """Return the names of the outputs that the node of an ended job has kept, and what fetches one; "" for none."""
+    if b'"outputs"' not in bytes(job.spec) or job.state not in END_STATES or not job.nodes:
+        return ""
+    try:
+        names = [entry.name for entry in client.files(job.id, "/").entries]
+    except FairleadError as error:
+        return f"not known: {error}"
+    return f"{', '.join(names)} (fairlead cp {job.id}:{names[0]} .)" if names else "none"
 
 
 def _plot(found: list[JobMetrics], output: Format) -> None:

@@ -94,6 +94,8 @@ def submit(
     image: option.Image = "",
     env: option.Env = None,
     workdir: option.Workdir = None,
+    sync: option.Sync = "",
+    outputs: option.Outputs = None,
     project: option.Project = "",
     output_keep: option.OutputKeep = "",
     output_max: option.OutputMax = "",
@@ -135,7 +137,35 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
     own |= _workdir(options["workdir"], here=False)
     present = _workdir(None, here=here and not options["image"])
     jobs = [as_submitted(override(job, own), present) for job in loaded.jobs]
+    base = _base(file, options["words"] or [], here=here or bool(options["sync"]))
+    jobs = with_directories(jobs, base, None if dry_run else client)
     return [with_products(job, client, offline_ok=dry_run) for job in jobs]
+
+
+def _base(file: Path | None, words: list[str], *, here: bool) -> Path:
+    """Return the directory from which a `sync` is meant: that of the file that has it, else the present one."""
+    named = file if file is not None else Path(words[0]) if words else None
+    return Path.cwd() if here or named is None or str(named) == "-" else named.parent
+
+
+def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | None) -> list[dict[str, Any]]:
+    """Send the directories that jobs name by `sync`, each once, and name them as the cluster does; without a client nothing is sent.
+    Raises InputRefused.
+    """
+    wanted = dict.fromkeys(sync for job in jobs if isinstance(sync := job.get("sync"), str) and sync)
+    if not wanted:
+        return jobs
+    from fairlead.sync.send import is_name, send_directory
+
+    names: dict[str, str] = {}
+    for sync in wanted:
+        if is_name(sync):
+            names[sync] = sync
+            continue
+        sent = send_directory(base / Path(sync).expanduser(), client, terminal.note)
+        terminal.note(sent.words())
+        names[sync] = sent.name
+    return [override(job, {"sync": names[job["sync"]]}) if job.get("sync") in names else job for job in jobs]
 
 
 def as_submitted(job: dict[str, Any], present: dict[str, Any]) -> dict[str, Any]:
@@ -143,12 +173,14 @@ def as_submitted(job: dict[str, Any], present: dict[str, Any]) -> dict[str, Any]
     Slurm's, and a start from now on as a time.
     """
     found = copy.copy(job)
-    for name, value in present.items():
+    owns = bool(job.get("sync") or job.get("outputs"))
+    for name, value in present.items() if not owns else ():
         found.setdefault(name, value)
     if job.get("launcher") == "slurm":
         here = {"SLURM_SUBMIT_DIR": str(Path.cwd()), "SLURM_SUBMIT_HOST": socket.gethostname()}
         found["env"] = {**here, **job.get("env", {})}
-        found["workdir"] = str(Path.cwd() / found.get("workdir", "."))
+        if not owns:
+            found["workdir"] = str(Path.cwd() / found.get("workdir", "."))
     if isinstance(start := job.get("startAt"), str) and start:
         found["startAt"] = moment(start)
     return found

@@ -74,6 +74,23 @@ Env = Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, 
 Workdir = Annotated[
     str | None, typer.Option("--workdir", help="Where it runs; a command or script: here.", show_default=False)
 ]
+Sync = Annotated[
+    str,
+    typer.Option(
+        "--sync",
+        metavar="DIR",
+        help="Send this directory with the job, which runs in a copy of it; its .gitignore is kept.",
+    ),
+]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--outputs",
+        metavar="NAME=PATH",
+        help="Keep files of its directory by a name after its end: model=checkpoints/*.pt; repeatable.",
+        show_default=False,
+    ),
+]
 Project = Annotated[str, typer.Option("--project", help="Whom it is counted for.")]
 OutputKeep = Annotated[
     str,

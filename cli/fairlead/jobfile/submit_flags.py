@@ -41,6 +41,8 @@ class SubmitOptions(NamedTuple):
     time: str = ""
     slice: str = ""
     deadline: str = ""
+    sync: str = ""
+    outputs: Sequence[str] = ()
     output_keep: str = ""
     output_max: str = ""
 
@@ -49,7 +51,7 @@ def jobfile_words(given: SubmitOptions) -> dict[str, Any]:
     """Words of a job file; what was not given is left out. Raises Refused for what makes no word."""
     words: dict[str, Any] = {
         key: getattr(given, key)
-        for key in ("name", "queue", "priority", "kind", "image", "project", "deadline", "tasks")
+        for key in ("name", "queue", "priority", "kind", "image", "project", "deadline", "tasks", "sync")
         if getattr(given, key) not in ("", None)
     }
     words.update(_where(given))
@@ -71,6 +73,8 @@ def jobfile_words(given: SubmitOptions) -> dict[str, Any]:
         words["retries"] = {"max": given.retries}
     if given.array:
         words["array"] = _number(given.array)
+    if given.outputs:
+        words["outputs"] = _outputs(given.outputs)
     if given.env:
         words["env"] = _environment(given.env)
     return words
@@ -114,6 +118,17 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     if bad := [name for name, equals, _ in split if not equals or not name]:
         raise InputRefused(f'--env: expected NAME=VALUE, found "{bad[0]}"')
     return {name: value for name, _, value in split}
+
+
+def _outputs(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """Return paths by name; a name that is given several times has all of its paths."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, path = pair.partition("=")
+        if not equals or not name or not path:
+            raise InputRefused(f'--outputs: expected NAME=PATH such as "model=checkpoints/*.pt", found "{pair}"')
+        found.setdefault(name, []).append(path)
+    return found
 
 
 def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:

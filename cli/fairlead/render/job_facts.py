@@ -31,8 +31,8 @@ def _on(job: Job, node: str, played: dict[str, str]) -> str:
     return f"{node} {gpus} GPU{'' if gpus == 1 else 's'}{played.get(node, '')}"
 
 
-def job_facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
-    """Return all facts of a job. `played` has for each of its nodes the note of `played_how`."""
+def job_facts(job: Job, played: dict[str, str], outputs: str = "") -> list[tuple[str, str]]:
+    """Return all facts of a job. `played` has for each of its nodes the note of `played_how`; `outputs` are its kept ones, in words."""
     where = "; ".join(_on(job, node, played) for node in job.nodes)
     return [
         ("job", job.id),
@@ -57,6 +57,7 @@ def job_facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
         *_times(job),
         *_idle(job),
         ("output kept", _output_kept(job)),
+        ("outputs", outputs),
         ("as of sequence", str(job.sequence)),
         ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
     ]

@@ -143,17 +143,17 @@ def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableCo
 
 
 def _one_line(text: str) -> str:
-    return _harmless(text) or "-"
+    return harmless(text) or "-"
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Replace unprintable characters with spaces: job names and messages must not control the reader's terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
     """Return one object as `label  value` lines; empty values are left out, and each value takes one line at most."""
-    shown = [(label, _harmless(value)) for label, value in pairs if value]
+    shown = [(label, harmless(value)) for label, value in pairs if value]
     width = max((len(label) for label, _ in shown), default=0)
     return "".join(f"{label.ljust(width)}  {value}\n" for label, value in shown)
 
@@ -194,7 +194,7 @@ def _coloured(prepared: str) -> "Text":
 
 def note(text: str) -> None:
     """A remark for people, of any number of lines, on stderr, so that pipes stay clean."""
-    sys.stderr.write("".join(f"{_harmless(line)}\n" for line in text.split("\n")))
+    sys.stderr.write("".join(f"{harmless(line)}\n" for line in text.split("\n")))
     sys.stderr.flush()
 
 
@@ -293,11 +293,6 @@ def _joined(pieces: Iterable[TextPiece]) -> Iterator[TextPiece]:
             last = piece
     if last.text:
         yield last
-
-
-def harmless(text: str) -> str:
-    """Words of users that do not steer the terminal."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def cut(text: str, cells: int) -> str:

@@ -505,6 +505,48 @@ class DryRun(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class RunFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """File, link, directory or other thing in a run's own directory."""
+
+    name: str
+    kind: str  # file | link | directory | other
+    size: int = 0
+    modified_at: str | None = None
+    executable: bool = False
+    #: Of a link.
+    target: str = ""
+
+
+class RunDirectory(msgspec.Struct, kw_only=True):
+    """What is at a path of a run's own directory; of a directory, its entries by their names."""
+
+    job: str
+    attempt: int
+    rank: int
+    node: str
+    path: str
+    entry: RunFile
+    entries: list[RunFile]
+    #: Name behind which the rest of the entries begins, as `after` takes it; null: these are all.
+    next: str | None = None
+    sequence: int
+
+
+class MissingPieces(msgspec.Struct, kw_only=True):
+    """Pieces of a directory that have to be sent, by their SHA-256."""
+
+    missing: list[str]
+    sequence: int
+
+
+class PieceStored(msgspec.Struct, kw_only=True):
+    """A piece that the cluster has taken."""
+
+    digest: str
+    bytes: int
+    sequence: int
+
+
 class MissingRight(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Facts of a refusal: the right that is missing, and who could grant it. Without a verb: the reason why the sender is not
     known, or not served.

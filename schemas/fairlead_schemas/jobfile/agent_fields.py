@@ -14,15 +14,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fairlead_schemas.jobfile.job_spec import OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.outputs import Outputs
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, FieldError
+from fairlead_schemas.wire import trees
 
 VOLUMES_MAX = 32
 SECRETS_MAX = 32
 PATH_CHARS_MAX = 255
 SECRETS_DIRECTORY = "/run/secrets"
+#: Where a container has its job's own directory, unless `workdir` says another place.
+WORK_IN_CONTAINER = "/work"
 #: Jobs that name no project have their volumes and secrets here.
 DEFAULT_PROJECT = "default"
 #: Closed paths, together with everything below them: the kernel's and the engine's, Fairlead's own, and paths
@@ -95,6 +99,24 @@ def mount_faults(
     yield from _of_all(named)
 
 
+def work_faults(sync: str, has_outputs: bool, workdir: str, image: str) -> Iterator[FieldError]:
+    """Everything wrong with the directory of its own that a job with `sync` or `outputs` has."""
+    if sync and trees.parse_tree_name(sync) is None:
+        message = (
+            f'expected "sha256:" and 64 hex digits, which fairlead submit puts for a directory, found {sync[:80]!r}'
+        )
+        yield FieldError(field="sync", message=message)
+    if not workdir or not (sync or has_outputs):
+        return
+    if not image:
+        message = "leave it out with sync and outputs: a job without an image then runs in a directory of its own"
+        yield FieldError(field="workdir", message=message)
+    elif fault := path_fault(workdir):
+        yield FieldError(
+            field="workdir", message=f"{fault}, found {workdir[:80]!r}: its own directory is mounted there"
+        )
+
+
 def _too_many(field: str, found: int, most: int) -> Iterator[FieldError]:
     if found > most:
         yield FieldError(field=field, message=f"expected at most {most}, found {found}")
@@ -142,11 +164,14 @@ FILE_CHARS_MAX = 1024
 
 
 class OutputBounds(NamedTuple):
-    """Bounds that a job sets for its own output; 0: none in addition to those of the node."""
+    """What a job states for its own output: bounds (0: none in addition to those of the node), and files that are kept."""
 
     keep_ns: int = 0
     #: Of each of its two files.
     max_mib: int = 0
+    #: True for a run in a directory of its own, and its outputs by name.
+    work: bool = False
+    outputs: Outputs = ()
 
     @property
     def age_s(self) -> float:

@@ -218,6 +218,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
         "working_dir": "workdir",
         "workingDir": "workdir",
         "chdir": "workdir",
+        "code": "sync",
+        "syncDir": "sync",
         "mounts": "volumes",
         "volumeMounts": "volumes",
         "walltime": "time: {total: 4h}",
@@ -251,6 +253,9 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     image: str = ""
     env: dict[str, str] = {}
     workdir: str = ""
+    #: A directory that goes with the job and is where it runs, on every node. `fairlead submit` sends it; the cluster knows it by the
+    #: digest that it then has: "sha256:…".
+    sync: str = ""
     #: Directories of its nodes; a text is short for {name, mountPath, readOnly}: "datasets:/data:ro".
     volumes: list[str | VolumeWords] = []
     #: Files with secrets, by name; a text is the name.
@@ -299,6 +304,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     #: How long, and how much of, its output stays on its nodes.
     output: OutputWords = OutputWords()
+    #: Files that its nodes keep by name when a run has ended: {model: "checkpoints/*.pt"}, relative to the job's own directory.
+    outputs: dict[str, str | list[str]] = {}
     onPartition: PartitionWords = PartitionWords()  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     #: Never two of it: started elsewhere only with proof that it has ended. The same as replaceAfter: never.
     strict: bool = False

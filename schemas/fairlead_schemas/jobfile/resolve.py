@@ -13,6 +13,7 @@ import msgspec
 from fairlead_schemas.jobfile import agent_fields, job_spec
 from fairlead_schemas.jobfile.agent_fields import output_of
 from fairlead_schemas.jobfile.job_spec import CheckpointWords, DependsOn, JobSpec
+from fairlead_schemas.jobfile.outputs import output_faults
 from fairlead_schemas.jobfile.request import request_of
 from fairlead_schemas.jobfile.update import name_faults
 from fairlead_schemas.policies import launchers, partitions
@@ -173,6 +174,8 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
     _check_text(spec, expect)
     reading.errors.extend(agent_fields.mount_faults(spec.volumes, spec.secrets, spec.project))
     _check_launch(spec, expect)
+    reading.errors.extend(agent_fields.work_faults(spec.sync, bool(spec.outputs), spec.workdir, spec.image))
+    reading.errors.extend(output_faults(spec.outputs))
     reading.errors.extend(own_faults(spec))
     most = PRIORITY_MAX
     expect(0 <= spec.priority <= most, "priority", f"expected 0 to {most}, found {spec.priority}")

@@ -118,6 +118,14 @@ def format_memory(mib: int) -> str:
     return f"{mib}Mi"
 
 
+def format_bytes(size: int) -> str:
+    """Bytes for people: `format_bytes(1_500_000) == "1.4 MiB"`."""
+    for unit, unit_bytes in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= unit_bytes:
+            return f"{size / unit_bytes:.1f} {unit}"
+    return f"{size} bytes"
+
+
 def format_milli(milli: int) -> str:
     """Whole units where exact, else three decimals: 8000 is "8", 1500 is "1.500"."""
     return str(milli // MILLI) if milli % MILLI == 0 else f"{milli // MILLI}.{milli % MILLI:03d}"

@@ -18,6 +18,8 @@ CREDENTIAL = "CREDENTIAL"
 NOTIFY = "NOTIFY"
 #: The record of access, a chain for each person.
 AUDIT = "AUDIT"
+#: Pieces of directories that go with jobs, sealed (bus/fairlead_bus/pieces.py), and when each was last sent.
+PIECE = "PIECE"
 
 WRITERS = ("queue", "placer", "telemetry", "access")
 
@@ -103,6 +105,16 @@ def confirm(node: str) -> str:
 def spec_key(node: str, digest: str) -> str:
     """A job file's key in the SPEC bucket: each node has its own, so that it may read these and no others."""
     return f"{node}.{digest}"
+
+
+def piece_key(address: str) -> str:
+    """Return the key of a sealed piece in the PIECE bucket; nodes may read these."""
+    return f"data.{address}"
+
+
+def piece_time_key(address: str) -> str:
+    """Return the key of the time at which a piece was last sent."""
+    return f"at.{address}"
 
 
 def node_of(subject: str) -> str:

@@ -21,11 +21,13 @@ from fairlead_agent.files import refusal
 from fairlead_agent.files.guard_files import GuardReports, boottime_ns, read
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.launch.preparation import LaunchPreparation
+from fairlead_agent.launch.sync_tree import SyncTrees
 from fairlead_agent.node.health.collect import with_health
 from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.node.inventory import inventory_of, place_of
 from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.runtimes.run_files import answered
 from fairlead_agent.settings import Settings
 from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.drain_hook import DrainedHook
@@ -37,6 +39,7 @@ from fairlead_agent.shell.placer_link import PlacerLink
 from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
+from fairlead_bus.pieces import PieceStore
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import Desired
@@ -74,6 +77,8 @@ class Agent:
         self.sampler = self._build_sampler()
         self.preparation = self._build_preparation()
         self.monitor = self._build_monitor()
+        pieces = PieceStore(bus, time.time)
+        self.trees = SyncTrees(settings.directory, pieces.get, open_to_all=runtime.name == "docker")
         self.starter = self._build_starter(environment)
         self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
         self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
@@ -85,7 +90,7 @@ class Agent:
         self._run_events = self._build_run_events()
         #: Why the core has given up; "" while it has not.
         self._given_up = ""
-        self._questions: Subscription | None = None
+        self._questions: list[Subscription] = []
         #: Nothing of the agent is left in its process: its files are closed, and its threads have ended.
         self.closed = False
 
@@ -157,6 +162,7 @@ class Agent:
             place_of(self.settings, environment, contained=contained, simulated=simulated),
             self.preparation,
             self.monitor,
+            self.trees,
             emit=self._handle_run_event,
             may_start=self._may_start,
             spawn=self.tasks.spawn,
@@ -170,6 +176,8 @@ class Agent:
             self.gpu_use,
             self.monitor,
             GuardReports(self.settings.directory),
+            self.runtime,
+            outputs_bytes_max=self.settings.keep.outputs_bytes_max,
             emit=self._handle_run_event,
             spawn=self.tasks.spawn,
         )
@@ -272,6 +280,7 @@ class Agent:
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
         await self.monitor.begin()
+        await asyncio.to_thread(self.trees.clear)
         step = self.core.begin(
             boot_id=self.boot_id,
             inventory=self._inventory(),
@@ -296,7 +305,8 @@ class Agent:
 
     async def _listen(self) -> None:
         await self.link.open()
-        self._questions = await self.bus.serve(subjects.rpc_node(self.settings.node, "output"), self._on_output_wanted)
+        for verb, answer in (("output", self._on_output_wanted), ("files", self._on_files_wanted)):
+            self._questions.append(await self.bus.serve(subjects.rpc_node(self.settings.node, verb), answer))
 
     def _task_failed(self, error: BaseException) -> None:
         if not self.journal.failed.done():
@@ -306,8 +316,8 @@ class Agent:
         await self._attempt(self.metrics.close)
         await self._attempt(self.preparation.close)
         await self._attempt(self.link.close)
-        if self._questions is not None:
-            await self._attempt(self._questions.close)
+        for questions in self._questions:
+            await self._attempt(questions.close)
         await self._attempt(self.tasks.close)
         await self._attempt(self.monitor.close)
         await self._attempt(self.runtime.close)
@@ -376,6 +386,11 @@ class Agent:
 
     async def _on_output_wanted(self, message: Message) -> bytes:
         return printed(message.payload, self.runtime, self.ledger.runs, self.settings.keep)
+
+    async def _on_files_wanted(self, message: Message) -> bytes:
+        return await asyncio.to_thread(
+            answered, message.payload, lambda key: self.runtime.output(key)[0].parent, self.settings.keep
+        )
 
     def _inventory(self) -> Inventory:
         found = inventory_of(self.settings, self.devices, self.runtime)

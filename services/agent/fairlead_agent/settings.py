@@ -323,6 +323,8 @@ def _keep(env: Mapping[str, str]) -> Keep:
         whole(env, "FAIRLEAD_OUTPUT_RUNS", KEEP_ENDED, unit="runs", least=1, most=1_000_000),
         whole(env, "FAIRLEAD_OUTPUT_MIB", 0, unit="MiB", least=0, most=2**30) * 2**20,
         whole(env, "FAIRLEAD_OUTPUT_DAYS", 0, unit="days", least=0, most=36500) * 86400.0,
+        whole(env, "FAIRLEAD_WORK_MIB", Keep().work_bytes_max >> 20, unit="MiB", least=0, most=2**30) * 2**20,
+        whole(env, "FAIRLEAD_OUTPUTS_MIB", Keep().outputs_bytes_max >> 20, unit="MiB", least=0, most=2**30) * 2**20,
     )
 
 

@@ -13,6 +13,7 @@ import structlog
 from fairlead_bus import bus_faults
 from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
+from fairlead_bus.pieces import PieceStore
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.audit_trail import AuditTrail
@@ -46,8 +47,10 @@ from fairlead_gateway.routes import (
     nodes,
     notifications,
     people,
+    pieces,
     query,
     queues,
+    run_files,
     scim,
     sign_in,
     sign_on,
@@ -71,6 +74,7 @@ from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import JobWaits
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_gateway.sources.piece_renewal import PieceRenewal
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units.image_names import Registries
@@ -139,6 +143,8 @@ class Gateway:
         self.feed = EventFeed(bus, views, self.metrics)
         self.job_waits = JobWaits(views)
         self.past = HistoricalViews(bus, views)
+        #: Pieces of directories that go with jobs.
+        self.pieces = PieceStore(bus, time.time)
         self.waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
@@ -189,6 +195,8 @@ class Gateway:
             idle.routes(views, self.telemetry, waiter, self.accounts, past),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers, self.job_waits),
+            pieces.routes(views, self.pieces),
+            run_files.routes(views, bus, self.callers),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
             gpu_usage.usage_routes(views, bus, self.accounts),
@@ -198,7 +206,7 @@ class Gateway:
             query.routes(views, bus, past, self.guard, self.job_waits, explaining),
             access.routes(views, self.accounts, past),
             submit.routes(
-                submit.SubmitRoutes(views, self.queue, waiter, registries, submits),
+                submit.SubmitRoutes(views, self.queue, waiter, registries, submits, self.pieces),
                 submit.DryRunRoutes(views, waiter, explaining, registries=registries),
             ),
         ]
@@ -291,6 +299,7 @@ class Gateway:
                 self.telemetry.run(),
                 self.access.run(),
                 self.rules.follow(),
+                PieceRenewal(self.views, self.pieces, lambda: self.folding.caught_up).run(),
                 *self._upkeep(),
                 self.watch.run(),
                 self.folding.watch_end(),

@@ -152,6 +152,7 @@ class AsyncTransport:
         *,
         query: Mapping[str, Any] | None = None,
         json: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
@@ -159,8 +160,9 @@ class AsyncTransport:
         if self.at and method != "GET":
             raise InputRefused("--at: the past cannot be changed, and this request is about the present", hint=AT_HINT)
         target = target_of(path, query or {})
-        body = None if json is None else msgspec.json.encode(json)
-        sent = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
+        body = content if json is None else msgspec.json.encode(json)
+        kind = "application/json" if content is None else "application/octet-stream"
+        sent = {**(headers or {}), **({} if body is None else {"Content-Type": kind})}
         refreshed = False
         for attempt in range(RESENDS_MAX + 1):
             credentials = await self._credentials()

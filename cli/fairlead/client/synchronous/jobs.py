@@ -14,13 +14,25 @@ from fairlead.client.answers import decode, if_match, query_of
 from fairlead.client.sync_link import pause
 from fairlead.client.synchronous.transport import Transport
 from fairlead.errors import InputRefused, Unreachable, WaitTimedOut, hint_for
-from fairlead_schemas.http.api import DryRun, IdleFileResult, IdleOverview, IdleScope, Job, Page, SubmitResult
+from fairlead_schemas.http.api import (
+    DryRun,
+    IdleFileResult,
+    IdleOverview,
+    IdleScope,
+    Job,
+    MissingPieces,
+    Page,
+    RunDirectory,
+    SubmitResult,
+)
 from fairlead_schemas.queries.telemetry import JobMetrics, JobUses
 from fairlead_schemas.wire.lifecycle import END_STATES
 
 POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
 #: A wait for jobs outlasts a gateway that does not answer for so long.
 WAIT_AWAY_S = 60.0
+#: A node that is silent for so long ends an archive, and the gateway notices sooner.
+ARCHIVE_SILENCE_S = 60.0
 #: States in which there may be output.
 STARTED_STATES = END_STATES | {"running", "stopping"}
 #: The status of an answer to a command that is stored and decided later.
@@ -55,6 +67,33 @@ class JobsRequests(Transport):
         if len(jobs) == 1:
             return [decode((self._post("/v1/jobs:dryrun", jobs[0])).content, DryRun)]
         return decode((self._post("/v1/jobs:dryrun", list(jobs))).content, list[DryRun])
+
+    def missing_pieces(self, digests: Sequence[str]) -> list[str]:
+        """Return those pieces of a directory that the cluster lacks, by their SHA-256 in hex digits; 500 at once at most."""
+        answer = self._post("/v1/pieces:missing", {"digests": list(digests)})
+        return decode(answer.content, MissingPieces).missing
+
+    def send_piece(self, digest: str, data: bytes) -> None:
+        """Send a piece of a directory under its SHA-256."""
+        self._send("PUT", f"/v1/pieces/{digest}", content=data)
+
+    def files(self, job_id: str, path: str = "", *, rank: int = 0, attempt: int | None = None) -> RunDirectory:
+        """Return what is at a path of a job's own directory, with all entries; "/" for the outputs that were kept by name. Raises
+        NotFound.
+        """
+        query = {"path": path, "rank": rank or None, "attempt": attempt}
+        found = decode((self._get(f"/v1/jobs/{job_id}/files", query)).content, RunDirectory)
+        while found.next is not None:
+            rest = decode((self._get(f"/v1/jobs/{job_id}/files", {**query, "after": found.next})).content, RunDirectory)
+            found.entries += rest.entries
+            found.next = rest.next if rest.entries else None
+        return found
+
+    def archive(self, job_id: str, path: str = "", *, rank: int = 0, attempt: int | None = None) -> Iterator[bytes]:
+        """Yield what is at a path of a job's own directory as a tar archive. Raises NotFound."""
+        query = query_of({"path": path, "rank": rank or None, "attempt": attempt})
+        with self._stream(f"/v1/jobs/{job_id}/archive", query, read_s=ARCHIVE_SILENCE_S) as answer:
+            yield from answer.iter_bytes()
 
     def jobs(
         self,

@@ -16,6 +16,10 @@ class Keep(NamedTuple):
     bytes_max: int = 0
     #: Since their end; 0: no bound.
     age_s: float = 0.0
+    #: Of the own directories of all ended runs together, without kept outputs.
+    work_bytes_max: int = 20 * 2**30
+    #: Of the outputs of one run together.
+    outputs_bytes_max: int = 10 * 2**30
 
     def words(self) -> str:
         """Describe the bounds to a person who looks for output that has been removed."""

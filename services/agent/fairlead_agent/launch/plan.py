@@ -19,6 +19,7 @@ from fairlead_agent.launch.batch_variables import output_file
 from fairlead_agent.launch.batch_variables import variables as batch_variables
 from fairlead_schemas.jobfile.agent_fields import (
     NODE_BOUNDS,
+    WORK_IN_CONTAINER,
     OutputBounds,
     Secret,
     Volume,
@@ -27,8 +28,10 @@ from fairlead_schemas.jobfile.agent_fields import (
     project_directory,
     secret_of,
     volume_of,
+    work_faults,
 )
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.outputs import output_faults, outputs_of
 from fairlead_schemas.policies.launchers import LED, launcher_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
@@ -196,6 +199,8 @@ class Program(msgspec.Struct, frozen=True):
     processesPerNode: int | None = None  # noqa: N815 -- the job file's spelling
     onFailure: str = "stop"  # noqa: N815 -- as above
     output: OutputWords = OutputWords()
+    sync: str = ""
+    outputs: dict[str, str | list[str]] = {}
 
 
 class NodePlace(NamedTuple):
@@ -221,7 +226,7 @@ class Launch(NamedTuple):
     order: RunOrder
     argv: list[str]
     env: dict[str, str]
-    workdir: str  # "" for the run's own directory
+    workdir: str  # "" for the run's own directory; of a run in a container with `work`, where that is mounted
     image: str
     #: Content of the MPI host file; "" for a run on one node.
     hostfile: str
@@ -238,6 +243,10 @@ class Launch(NamedTuple):
     box_inside: str = ""
     #: Amount of its output that is kept, in addition to the bounds of the node.
     output: OutputBounds = NODE_BOUNDS
+    #: Name of the directory that its submitter sent (wire/trees.py); "" for none.
+    sync: str = ""
+    #: Path of the directory of its own that becomes `work` in the run's directory (files/sync_tree.py); "" for none.
+    work: str = ""
 
 
 class Unlaunchable(ValueError):
@@ -285,7 +294,7 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         order=order,
         argv=_copied(words, order, program.output, ranks, place.node, inside),
         env=_environment(order, program, place, ranks, inside),
-        workdir=program.workdir,
+        workdir=_workdir(program, place),
         image=program.image,
         hostfile=hostfile(hosts, ranks.slots) if len(hosts) > 1 else "",
         own_env=tuple(program.env),
@@ -296,7 +305,14 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         box=place.boxes.replace("{run}", key.name) if boxed else "",
         box_inside=inside,
         output=output,
+        sync=program.sync,
     )
+
+
+def _workdir(program: Program, place: NodePlace) -> str:
+    if not (program.sync or program.outputs):
+        return program.workdir
+    return (program.workdir or WORK_IN_CONTAINER) if place.containers else ""
 
 
 def _copied(words: list[str], order: RunOrder, output: OutputWords, ranks: Ranks, node: str, box: str) -> list[str]:
@@ -310,14 +326,20 @@ def _copied(words: list[str], order: RunOrder, output: OutputWords, ranks: Ranks
 
 def _checked_output(program: Program) -> OutputBounds:
     """Return the job file's bounds of its output. Raises Unlaunchable for wrong ones, and for wrong volumes and secrets."""
-    if not program.volumes and not program.secrets and program.output == _NO_WORDS:
+    owns = bool(program.sync or program.outputs)
+    if not program.volumes and not program.secrets and program.output == _NO_WORDS and not owns:
         return NODE_BOUNDS  # as most job files are
     reading = ErrorCollector()
     output = output_of(program.output, reading)
-    faults = (*mount_faults(program.volumes, program.secrets, program.project), *reading.errors)
+    faults = (
+        *mount_faults(program.volumes, program.secrets, program.project),
+        *work_faults(program.sync, bool(program.outputs), program.workdir, program.image),
+        *output_faults(program.outputs),
+        *reading.errors,
+    )
     if faults:
         raise Unlaunchable("; ".join(f"{fault.field}: {fault.message}" for fault in faults), "job")
-    return output
+    return output._replace(work=owns, outputs=outputs_of(program.outputs))
 
 
 def devices_of(order: RunOrder) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from fairlead_agent.core.runs import Emit, Found, RunKey
 from fairlead_agent.launch.plan import Launch
+from fairlead_schemas.jobfile.agent_fields import OutputBounds
 
 #: Of what a command has printed, the end.
 OUTPUT_BYTES_MAX = 1000
@@ -87,6 +88,10 @@ class Runtime(Protocol):
 
     def output_paths(self, key: RunKey) -> tuple[str, str]:
         """Return the paths of `output` as strings, for code that runs for every run: a `Path` costs more than a look at the file."""
+        ...
+
+    def bounds(self, key: RunKey) -> OutputBounds:
+        """Return what the run's job file states for its output, until its files are removed."""
         ...
 
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:

@@ -28,6 +28,7 @@ import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep, expired, too_much
 from fairlead_agent.core.runs import RunKey, parse_name
+from fairlead_agent.runtimes.run_files import WORK, size_of
 from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds
 
 #: Of fallocate(2): free the blocks, leave the size.
@@ -162,6 +163,10 @@ class RunDirectories:
         if bounds != NODE_BOUNDS:
             self._own.put(key.name, bounds)
 
+    def bounds(self, key: RunKey) -> OutputBounds:
+        """Return what the run's job file states for its output; NODE_BOUNDS where it states nothing, or its directory is removed."""
+        return self._own.get(key.name)
+
     def ended(self, key: RunKey) -> None:
         """The run has ended; its directory may go when it is no longer among the newest."""
         self._ended.append(key.name)
@@ -185,6 +190,8 @@ class RunDirectories:
         left = [each for each in found if each[0] not in over]
         over.update(name for name, *_ in left[: too_much(left, self._bounds, now)])
         old = [name for name in self._ended if name in over]  # others may have gone meanwhile
+        if own:
+            await asyncio.to_thread(self._trim_work, [name for name in self._ended if name in own and own[name].work])
         if not old:
             return
         self._ended = deque(name for name in self._ended if name not in over)
@@ -200,6 +207,17 @@ class RunDirectories:
                 except OSError as error:
                     _log.warning("output beyond its job's size could not be cut", run=name, error=str(error))
         return [(name, *_size_and_end(f"{self._base}/{name}")) for name in names]
+
+    def _trim_work(self, names: Sequence[str]) -> None:
+        """Remove the own directories of the longest ended runs, beyond what the node keeps of all of them. Kept outputs stay."""
+        sizes = [size_of(self.base / name / WORK) for name in names]
+        surplus = sum(sizes) - self._bounds.work_bytes_max
+        for name, size in zip(names, sizes, strict=True):
+            if surplus <= 0:
+                return
+            shutil.rmtree(self.base / name / WORK, ignore_errors=True)
+            self._own.put(name, self._own.get(name)._replace(work=False))
+            surplus -= size
 
     def spare(self) -> str:
         """An old directory with two empty files that a new run may have by renaming it; "" when there is none.

@@ -21,8 +21,11 @@ from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports
 from fairlead_agent.launch.plan import Launch, NodePlace, Unlaunchable, plan, read_program
 from fairlead_agent.launch.preparation import LaunchPreparation
+from fairlead_agent.launch.sync_tree import SyncTrees
 from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.runtimes.run_directory import write_note
+from fairlead_agent.runtimes.run_files import keep_outputs
 from fairlead_agent.shell.gpu_use import GpuUseWatcher
 from fairlead_agent.shell.output import OutputShipper
 from fairlead_bus.port import Bus, BusError
@@ -55,13 +58,14 @@ class RunStarter:
         place: NodePlace,
         preparation: LaunchPreparation,
         checks: Checks,
+        trees: SyncTrees,
         *,
         emit: Emit,
         may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._preparation = preparation
-        self._checks = checks
+        self._checks, self._trees = checks, trees
         #: Parts of gangs that may start: their node was looked at.
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
@@ -104,8 +108,8 @@ class RunStarter:
         try:
             launch = plan(order, read_program(order.spec), self._place)
             launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
-            if len(order.nodes) > 1:
-                self._spawn(self._guarded(launch.key, self._meet_and_start(launch)))
+            if len(order.nodes) > 1 or launch.output.work:
+                self._spawn(self._guarded(launch.key, self._prepare_and_start(launch)))
                 return
             self._preparation.prepare(launch)
         except Unlaunchable as error:
@@ -147,11 +151,16 @@ class RunStarter:
         _log.error("a run could not be started", run=key.name, exc_info=error)
         self._emit(RunStartFailed(key, f"its agent could not start it: {type(error).__name__}: {error}"))
 
-    async def _meet_and_start(self, launch: Launch) -> None:
-        """Start a rank when every rank's node could start its own."""
+    async def _prepare_and_start(self, launch: Launch) -> None:
+        """Start a run when its directory is here; a rank, when every rank's node could start its own."""
         try:
-            await self._runtime.prepare(launch)
-            if not await self._preparation.meet(launch.order):
+            if launch.output.work:
+                launch = launch._replace(work=await self._trees.stage(launch.key, launch.sync))
+            if len(launch.order.nodes) > 1:
+                await self._runtime.prepare(launch)
+                if not await self._preparation.meet(launch.order):
+                    return
+            elif not self._may_start(launch.key):
                 return
             self._preparation.prepare(launch)
         except Unlaunchable as error:
@@ -185,10 +194,13 @@ class RunEnder:
         gpu_use: GpuUseWatcher,
         monitor: HealthMonitor,
         guard_reports: GuardReports,
+        runtime: Runtime,
         *,
+        outputs_bytes_max: int,
         emit: Emit,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
+        self._runtime, self._outputs_bytes_max = runtime, outputs_bytes_max
         self._core, self._output, self._devices = core, output, devices
         self._gpu_use, self._monitor, self._guard_reports = gpu_use, monitor, guard_reports
         self._emit, self._spawn = emit, spawn
@@ -200,13 +212,19 @@ class RunEnder:
         exit = self._explained(key, exit)
         run = self._core.ledger.runs.get(key)
         gpus = run.devices if run is not None else ()
-        if self._output.silent(key) and (not gpus or (self._devices.simulated and not self._devices.busy(gpus))):
+        has_outputs = bool(self._runtime.bounds(key).outputs)
+        if (
+            not has_outputs
+            and self._output.silent(key)
+            and (not gpus or (self._devices.simulated and not self._devices.busy(gpus)))
+        ):
             self._ended(key, exit, clean=True)
         else:
             self._spawn(self._exited(key, exit, run))
 
     async def ended_while_away(self, run: RunEntry, exit: Exit) -> tuple[Exit, bool]:
         """Return (exit, clean) of a run that has ended while no agent was running."""
+        await self._keep_outputs(run.key)
         clean = not await self._gpu_use.left_over(run)
         return self._explained(run.key, exit), clean
 
@@ -227,7 +245,15 @@ class RunEnder:
         how = self._guard_reports.how(key.name)
         return exit._replace(message=how, fenced=True) if how else exit
 
+    async def _keep_outputs(self, key: RunKey) -> None:
+        """Keep the files that the job file names, and report in the run's stderr which are not kept."""
+        if outputs := self._runtime.bounds(key).outputs:
+            stderr = self._runtime.output(key)[1]
+            for note in await asyncio.to_thread(keep_outputs, stderr.parent, outputs, self._outputs_bytes_max):
+                write_note(stderr, note)
+
     async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
+        await self._keep_outputs(key)
         await self._output.ended(key)
         self._ended(key, exit, clean=run is None or not await self._gpu_use.left_over(run))
 

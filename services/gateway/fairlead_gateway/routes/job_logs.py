@@ -363,10 +363,10 @@ def routes(views: Views, bus: Bus, callers: Callers, waits: JobWaits) -> Router:
         row = views.jobs.rows.get(job)
         headers = {"cache-control": "no-store"}
         if row is None:
-            source = await _retired(bus, job, rank, stream, attempt)
+            source = await retired_source(bus, job, rank, stream, attempt)
             text = OutputReader(bus, views, source, waits if follow else None).text_with_notes(tail)
         else:
-            _check(views, row, rank, attempt)
+            require_run(views, row, rank, attempt)
             text = _live(bus, views, row, _Asked(rank, stream, attempt, waits if follow else None, tail))
         caller = caller_of(request)
         if follow and not caller.is_open:
@@ -429,8 +429,8 @@ def _tagged(views: Views, row: JobRow) -> int | None:
     return tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
 
 
-def _check(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> None:
-    """Raise HttpError before anything is sent."""
+def require_run(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> None:
+    """Raise HttpError for an array, and for an attempt or a rank that the job does not have."""
     if row.elements is not None:
         first = row.array[0] if row.array else 0
         raise bad_field("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
@@ -448,7 +448,8 @@ def _ranks(row: JobRow, attempt: int | None) -> int:
     return len(row.parts) or row.request.units
 
 
-async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: int | None) -> OutputSource:
+async def retired_source(bus: Bus, job: str, rank: int | None, stream: str, attempt: int | None) -> OutputSource:
+    """Return where the output of a job is that has left the views. Raise HttpError."""
     document = msgspec.json.decode(await retired_job(bus, job))
     nodes = tuple(document.get("nodes") or ())
     if rank is not None and rank >= max(1, len(nodes)):

@@ -39,6 +39,8 @@ class Submission(NamedTuple):
     queue: str = ""
     project: str = ""
     depends_on: tuple[str, ...] = ()
+    #: The directory that goes with it, by name; "" for none.
+    sync: str = ""
 
     def command(self, command_id: str, key: str = "", authority: Authority | None = None) -> bytes:
         """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
@@ -86,6 +88,7 @@ class JobTranslator:
             command.queue,
             command.project,
             tuple(one.job for one in command.after),
+            spec.sync,
         )
 
 

@@ -34,6 +34,12 @@ class CancelRequest(_Strict, frozen=True, kw_only=True):
     save: bool = False
 
 
+class PiecesRequest(_Strict, frozen=True, kw_only=True):
+    """Body of a question: pieces of a directory, by their SHA-256 in hex digits."""
+
+    digests: list[str]
+
+
 class MoveRequest(_Strict, frozen=True, kw_only=True):
     """Body of a move: where to."""
 

@@ -10,18 +10,19 @@ that would be refused is answered as its submit would be.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from fairlead_bus.pieces import PieceStore
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal, shown_to
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
-from fairlead_gateway.errors import JSON, HttpError, HttpResponse, rejected, wrong_media_type
+from fairlead_gateway.errors import JSON, HttpError, HttpResponse, bad_field, rejected, wrong_media_type
 from fairlead_gateway.http_messages import (
     RequestHead,
     command_key,
@@ -39,6 +40,7 @@ from fairlead_gateway.routes.job_translator import (
     image_warning,
     runtime_error,
 )
+from fairlead_gateway.routes.pieces import tree_fault
 from fairlead_gateway.routes.router import Router, in_body, json_content, one_or_list
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
@@ -56,6 +58,7 @@ from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.validation import FieldError, InvalidJob
 from fairlead_schemas.wire.commands import CancelJob, HoldJob, ReleaseJob, SubmitJob
 from fairlead_schemas.wire.resources import Request
+from fairlead_schemas.wire.trees import parse_tree_name
 
 LIST_JOBS_MAX = 20_000
 HINT = "GET /v1/schemas/job shows the fields of a job file"
@@ -86,6 +89,8 @@ class PendingCommand(NamedTuple):
     job: str = ""
     #: What of the job file will not count, in a sentence.
     warning: str = ""
+    #: The directory that goes with it, by name; "" for none.
+    sync: str = ""
 
 
 def job_refusal(outcome: OutcomeRow) -> HttpError:
@@ -103,9 +108,10 @@ class SubmitRoutes:
         waiter: ResultWaiter,
         registries: Registries | None = None,
         rate: RateLimit | None = None,
+        pieces: PieceStore | None = None,
     ) -> None:
-        """`rate`: of the jobs that one caller submits; None: no bound."""
-        self._rate = rate
+        """`rate`: of the jobs that one caller submits; None: no bound. `pieces`: of directories that go with jobs; None: no job has one."""
+        self._rate, self._pieces = rate, pieces
         self._views = views
         self._gate = gate
         self._waiter = waiter
@@ -143,6 +149,13 @@ class SubmitRoutes:
             return await self._many(head, commands)
         return await self._one(head, read_one(body, lambda one: self._event(head, decode(ce.CloudEventIn, one))))
 
+    async def _require_trees(self, commands: Sequence[PendingCommand]) -> None:
+        """Raise HttpError (422) for a job whose directory the cluster does not have."""
+        for name in dict.fromkeys(each.sync for each in commands if each.sync):
+            digest = parse_tree_name(name)
+            if digest is None or self._pieces is None or not await self._pieces.has(digest):
+                raise bad_field("sync", tree_fault(name))
+
     def _submit(self, caller: Caller, user: str, body: bytes, key: str) -> PendingCommand:
         """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it; HttpError (403,
         422) where the caller may not submit it."""
@@ -156,7 +169,9 @@ class SubmitRoutes:
             require_dependencies(self._views, caller, submission.depends_on)
         command_id = self._gate.new_id(caller.principal)
         warning = image_warning(submission.has_image, runtimes) if submission.has_image else ""
-        return PendingCommand(command_id, submission.command(command_id, key, caller.authority()), "", warning)
+        return PendingCommand(
+            command_id, submission.command(command_id, key, caller.authority()), "", warning, submission.sync
+        )
 
     def _event(self, head: RequestHead, event: ce.CloudEventIn) -> PendingCommand:
         """Make the command of a CloudEvent. Raise InvalidJob naming the attribute, HttpError (409) for an id that was used
@@ -194,6 +209,8 @@ class SubmitRoutes:
 
     async def _one(self, head: RequestHead, pending: PendingCommand) -> HttpResponse:
         caller = head.caller
+        if pending.sync:
+            await self._require_trees([pending])
         self._require_room(head, [pending])
         refusal = shown_to(self._views, caller, verb_refusal if pending.job else job_refusal)
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
@@ -210,6 +227,7 @@ class SubmitRoutes:
 
     async def _many(self, head: RequestHead, pending: list[PendingCommand]) -> HttpResponse:
         caller = head.caller
+        await self._require_trees(pending)
         self._require_room(head, pending)
         waiter = await self._waiter.outcomes(self._gate, [(each.id, each.body) for each in pending])
         reasons = ReasonCache(self._views.sequence)

@@ -18,6 +18,7 @@ _TEMPLATE = "#/components/schemas/{name}"
 _TAGS = {
     "jobs": "jobs",
     "use": "jobs",
+    "pieces": "jobs",
     "events": "events",
     "nodes": "nodes",
     "rollouts": "nodes",

@@ -27,6 +27,7 @@ from fairlead_agent.runtimes.docker.container_run import CHECKPOINT, make_word
 from fairlead_agent.runtimes.docker.holdings import Holdings
 from fairlead_agent.runtimes.docker.template import Bind, ContainerEngine
 from fairlead_agent.runtimes.run_directory import clear, write_note
+from fairlead_agent.runtimes.run_files import WORK
 
 #: Of an image's list of users.
 PASSWD_BYTES_MAX = 4 * 1024 * 1024
@@ -156,6 +157,9 @@ def own_files(launch: Launch, directory: Path) -> list[Bind]:
     if launch.order.checkpoint is not None:
         word = make_word(directory / CHECKPOINT)
         files.append(Bind(word, template.CHECKPOINT_FILE, read_only=False))
+    if launch.work:
+        Path(launch.work).rename(directory / WORK)
+        files.append(Bind(str(directory / WORK), launch.workdir, read_only=False))
     if launch.box:
         files.append(Bind(launch.box, launch.box_inside, read_only=True))
     return files

@@ -41,6 +41,7 @@ from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFaile
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork, Grants
+from fairlead_schemas.jobfile.agent_fields import OutputBounds
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.wire.events import StartFault
 
@@ -324,6 +325,10 @@ class DockerRuntime:
         """stdout and stderr files."""
         stdout, stderr = self.output(key)
         return str(stdout), str(stderr)
+
+    def bounds(self, key: RunKey) -> OutputBounds:
+        """Of its directory."""
+        return self.directories.bounds(key)
 
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
         """By the container whose control groups they are in."""

@@ -39,6 +39,8 @@ from fairlead_agent.runtimes.port import OUTPUT_BYTES_MAX, Executed, RuntimeUnfi
 from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
 from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
+from fairlead_agent.runtimes.run_files import WORK
+from fairlead_schemas.jobfile.agent_fields import OutputBounds
 
 
 async def run_beside(pid: int, argv: Sequence[str], timeout_s: float, more: Mapping[str, str]) -> Executed:
@@ -164,10 +166,11 @@ class ProcessRuntime:
             "key": name,
             "argv": launch.argv,
             "env": env,
-            "cwd": launch.workdir,
+            "cwd": f"{directory}/{WORK}" if launch.work else launch.workdir,
             "dir": directory,
             "hostfile": launch.hostfile,
             "spare": "" if launch.hostfile else self.directories.spare(),
+            "work": launch.work,
         }
         if name in self._runs:
             self._emit(RunStartFailed(key, "could not be started: it was started already"))
@@ -227,6 +230,10 @@ class ProcessRuntime:
         """stdout and stderr files."""
         directory = f"{self._base}/{key.name}"
         return directory + "/stdout", directory + "/stderr"
+
+    def bounds(self, key: RunKey) -> OutputBounds:
+        """Of its directory."""
+        return self.directories.bounds(key)
 
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
         """By the tag in their environment or, where a process has overwritten that, in its parent's."""

@@ -9,7 +9,7 @@ It holds the lock (inherited, flock) for life: the process that gets the lock kn
 connect to the listening socket; lines of JSON go both ways, many per write.
 
     request                                                    answer
-    {"op":"spawn","key","argv","env","cwd","dir","hostfile","spare"}   started | failed, later ended
+    {"op":"spawn","key","argv","env","cwd","dir","hostfile","spare","work"}   started | failed, later ended
     {"op":"signal","key","number"}                             to the run's group, as long as it is not reaped
     {"op":"notify","key","number"}                             to the run's program alone, likewise
     {"op":"forget","keys":[...]}                               its end is journalled elsewhere
@@ -21,7 +21,7 @@ connect to the listening socket; lines of JSON go both ways, many per write.
                                                with "oom":true where the kernel killed it for memory
     {"event":"listing","protocol","running":{key:pid},"ended":{key:[code,signal]},"orphans":{key:pid},"marks":{key:mark}}
 
-`spare` is "" or an old run's directory, cleaned by the agent, that is renamed to `dir`: cheaper than a new one.
+`work` is "" or a directory that becomes the run's own, `dir`/work. `spare` is "" or an old run's directory, cleaned by the agent, that is renamed to `dir`: cheaper than a new one.
 A program may leave its group and session and start others with an empty environment. So each run carries a mark that
 only a privileged process can undo: a value of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25 and which children
 inherit. As a subreaper this process becomes the parent of processes that outlive their own parent. A process with the
@@ -250,6 +250,8 @@ class Spawner:
             make_directory(directory, request.get("spare", ""))
             if request["hostfile"]:
                 write(directory + "/hostfile", request["hostfile"])
+            if request.get("work"):
+                os.rename(request["work"], directory + "/work")
             pid, code = self.start(request["argv"], request["env"], request["cwd"] or directory, directory)
         except (OSError, ValueError) as error:
             self.events.append(f'{{"event":"failed","key":{quoted(key)},"text":{quoted(str(error))}}}')

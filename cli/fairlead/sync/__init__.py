@@ -1,0 +1,1 @@
+"""Directories that go with jobs: what of a directory is sent, and sending what the cluster does not have."""
