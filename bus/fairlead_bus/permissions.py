@@ -176,6 +176,18 @@ SERVICES: dict[str, Permissions] = {
     "explainer": Permissions(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True
     ),
+    # Answers about the past: reads the log and people's names, asks what the gateway asks of them; writes nothing.
+    "past": Permissions(
+        (
+            *_read(subjects.LOG),
+            *_info(f"KV_{subjects.PEOPLE}"),
+            f"$JS.API.STREAM.MSG.GET.KV_{subjects.PEOPLE}",
+            subjects.rpc("telemetry", "job"),
+            subjects.ASK,
+        ),
+        (subjects.PAST, subjects.rpc("past", "*"), f"$KV.{subjects.PEOPLE}.*.*"),
+        answers=True,
+    ),
     "gateway": Permissions(
         (
             *_read(subjects.LOG),
@@ -184,6 +196,7 @@ SERVICES: dict[str, Permissions] = {
             *_save(),  # its views
             subjects.cmd("*"),
             subjects.ASK,
+            subjects.PAST,
             subjects.rpc("*", ALIVE),
             f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),

@@ -41,7 +41,7 @@ if [ -n "$units" ]; then
     sed "s#/opt/fairlead/#$prefix/#" "$unit" >"/etc/systemd/system/$(basename "$unit")"
   done
   mkdir -p /etc/sysusers.d /etc/fairlead
-  for service in explainer notifier; do # whose programs have other names
+  for service in explainer notifier past; do # whose programs have other names
     folder=fairlead@$service.service.d
     mkdir -p "/etc/systemd/system/$folder"
     sed "s#/opt/fairlead/#$prefix/#" "$here/systemd/$folder/program.conf" >"/etc/systemd/system/$folder/program.conf"

@@ -254,6 +254,7 @@ NOT_FOR_SERVICES = {
     "gateway": (subjects.log("queue"), subjects.log("placer"), subjects.confirm("n1"), "$KV.DESIRED.n1", subjects.report("n1")),
     "access": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("access"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
     "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
+    "past": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.PEOPLE.principal.x", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL", "$KV.LEASE.queue"),
     "notifier": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.NOTIFY.rule.x", "$KV.LEASE.queue", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL"),
     "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),
     "auditor": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc_node("n1", "output")),

@@ -96,6 +96,10 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_placer.shell", "fairlead_telemetry.activity"),
         "the simulator runs the real shells on the in-memory bus, in virtual time",
     ),
+    "fairlead_replay.past": (
+        ("fairlead_gateway.access", "fairlead_gateway.server", "fairlead_gateway.service", "fairlead_gateway.sources"),
+        "documents of the past are made by the gateway's own routes, so that they cannot differ from its answers",
+    ),
     "fairlead.commands.agent": (
         ("fairlead_agent.setup",),
         "`agent install` makes this very machine a node",

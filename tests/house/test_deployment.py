@@ -95,7 +95,14 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
 
     services = COMPOSE["services"]
     # Those in another's image, which has what they need.
-    borrowed = {"explainer": "placer", "notifier": "gateway", "keys": "placer", "streams": "queue", "store": "queue"}
+    borrowed = {
+        "explainer": "placer",
+        "notifier": "gateway",
+        "past": "gateway",
+        "keys": "placer",
+        "streams": "queue",
+        "store": "queue",
+    }
     assert services.keys() == {"nats", *borrowed, *SERVICES}
     for name in services.keys() - {"nats"}:
         build = services[name]["build"]
@@ -105,6 +112,7 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
         assert services[name]["image"] == f"fairlead-{borrowed.get(name, name)}:${{TAG:-latest}}"
     assert services["explainer"]["entrypoint"] == ["python", "-m", "fairlead_replay.explainer"]
     assert (ROOT / "replay" / "fairlead_replay" / "explainer" / "__main__.py").exists()
+    assert services["past"]["entrypoint"] == ["python", "-m", "fairlead_replay.past"]
     assert services["notifier"]["entrypoint"] == ["python", "-m", "fairlead_gateway.notify"]
     assert (ROOT / "services" / "gateway" / "fairlead_gateway" / "notify" / "__main__.py").exists()
     image = re.fullmatch(r"\$\{NATS_IMAGE:-nats:(\d+)\.(\d+)\.(\d+)-alpine\}", services["nats"]["image"])

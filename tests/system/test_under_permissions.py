@@ -31,6 +31,7 @@ SERVICES = {
     "gateway": "fairlead_gateway",
     "explainer": "fairlead_replay.explainer",
     "notifier": "fairlead_gateway.notify",
+    "past": "fairlead_replay.past",
 }
 #: Over the size that is sent within desired state: it is read from the SPEC bucket.
 LARGE = "x" * 5000

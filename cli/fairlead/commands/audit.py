@@ -155,6 +155,15 @@ def replay(
             help="Also compare with the live services, byte for byte; exit code 1 if one differs. A state of another version is reported and not compared.",
         ),
     ] = False,
+    keyframes: Annotated[
+        Path | None,
+        typer.Option(
+            "--keyframes",
+            metavar="DIR",
+            help="Instead of all that, store states of the past there, as the process for the past does (FAIRLEAD_PAST_DIR).",
+            show_default=False,
+        ),
+    ] = None,
     show: Annotated[
         str, typer.Option("--show", help="Print the folded state of this service (queue, placer, telemetry or access).")
     ] = "",
@@ -167,7 +176,14 @@ def replay(
     fairlead replay --to 03:00     (up to the last commit before the first one that is later)
 
     fairlead replay --check
+
+    fairlead replay --keyframes /var/lib/fairlead-past/past
     """
+    if keyframes is not None:
+        if to or check or show:
+            raise InputRefused("expected --keyframes alone, found it with --to, --check or --show")
+        terminal.write(_keyframes((data or state.default_data()).absolute(), nats, keyframes))
+        return
     cluster, compared = _folded((data or state.default_data()).absolute(), nats, _end(to), compare=check)
     if show:
         cores = cluster.cores()
@@ -188,6 +204,24 @@ def replay(
         terminal.write("".join(_lines(cluster, compared)))
     if any(not (one.equal or one.of_another_version) for one in compared):
         raise typer.Exit(1)
+
+
+def _keyframes(folder: Path, nats: str, directory: Path) -> str:
+    """Store the keyframes of the log of a running cluster or of an export. Return a line about them."""
+    from fairlead_bus.main import with_bus
+    from fairlead_replay.export import read_export
+    from fairlead_replay.past.keyframe_writer import build, build_live
+
+    with translated():
+        if not nats and is_export(folder):
+            store = build(read_export(folder), directory)
+        else:
+            with bus_url(folder, nats) as url:
+                store = with_bus(url, "replay", lambda bus: build_live(bus, directory))
+    places = store.places if store is not None else []
+    newest = f", the newest at sequence {places[-1].sequence}" if places else ""
+    kept = sum(place.bytes for place in places)
+    return f"{directory}: {len(places)} keyframes of {kept / 2**20:.1f} MiB{newest}\n"
 
 
 def _end(text: str) -> "FoldEnd":

@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue with access, placer, telemetry with explainer and notifier, gateway -> agents in one process, guard
+    nats-server -> queue with access, placer, telemetry with explainer, notifier and past, gateway -> agents in one process, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -45,6 +45,7 @@ SERVICES: dict[str, tuple[dict[str, str], int]] = {
             "telemetry": "fairlead_telemetry",
             "explainer": "fairlead_replay.explainer",
             "notifier": "fairlead_gateway.notify",
+            "past": "fairlead_replay.past",
         },
         GROUP_READERS,
     ),

@@ -35,6 +35,8 @@ REPORTS = "fairlead.report.*"
 GANGS = "fairlead.gang.*.*"
 #: Where questions to the folded state are asked (core request/reply; nothing stored).
 ASK = "fairlead.ask"
+#: Where the gateway asks for documents as of a past moment.
+PAST = "fairlead.past"
 
 
 def log(writer: str) -> str:

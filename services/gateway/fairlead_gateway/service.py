@@ -65,7 +65,7 @@ from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router
 from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.cors import Cors
-from fairlead_gateway.server.fast_path import FastPath
+from fairlead_gateway.server.fast_path import REQUEST_ID, FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, sign_on_file
@@ -74,8 +74,10 @@ from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import JobWaits
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_gateway.sources.past_client import PastClient
 from fairlead_gateway.sources.piece_renewal import PieceRenewal
 from fairlead_gateway.sources.service_queries import ExplainerClient
+from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.wire import subjects
@@ -130,7 +132,15 @@ class GatewaySettings(NamedTuple):
 class Gateway:
     """All parts, wired. `app` is the ASGI callable; `background` keeps it alive without a web server (tests)."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings, folding: LiveViews) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        settings: GatewaySettings,
+        folding: LiveViews,
+        *,
+        past: Callable[[Bus, Views], HistoricalViews] = HistoricalViews,
+    ) -> None:
+        """`past`: makes the views of the past; the process that keeps states of them has its own."""
         self.settings = settings
         self.folding = folding
         self._bus = bus
@@ -142,9 +152,10 @@ class Gateway:
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         self.job_waits = JobWaits(views)
-        self.past = HistoricalViews(bus, views)
         #: Pieces of directories that go with jobs.
         self.pieces = PieceStore(bus, time.time)
+        self.past = past(bus, views)
+        self.past_client = PastClient(bus, views)
         self.waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
@@ -174,7 +185,7 @@ class Gateway:
         #: All routes; `build_app` adds the gateway's own.
         self.routers = [*self._cluster_routes(), *self._people_routes()]
         #: Every route, and the OpenAPI document.
-        self.api = build_app(folding, self.metrics, self.routers, self.readiness, self.guard)
+        self.api = build_app(folding, self.metrics, self.routers, self.readiness, self.guard, self._forward_past)
         #: {(method, path): the right that a request needs}
         self.rights = route_rights(self.routers)
         self.app = self._front()
@@ -260,6 +271,11 @@ class Gateway:
         self.job_waits.look()
         if self.folding.caught_up:
             self.metrics.happened.take(batch)
+
+    async def _forward_past(self, request: Any) -> None:
+        """Answer a request about the past by the process that keeps states of it, where there is one."""
+        if type(self.past) is HistoricalViews:
+            await self.past_client.forward(request, request.scope.get(REQUEST_ID, ""))
 
     def conditions(self) -> list[Condition]:
         """Return the reasons why the cluster cannot work, or not in full, worst first."""

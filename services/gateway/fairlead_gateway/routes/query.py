@@ -2,7 +2,6 @@
 except for jobs that have left the views, which the telemetry service still knows, and for shares of queues, which the explainer counts. The filter of job lists: `job_filter.py`.
 """
 
-import base64
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Annotated, Any
@@ -16,8 +15,9 @@ from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node, shown_retired_job
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import owner_mark
-from fairlead_gateway.errors import HttpError, bad_field, not_found, unknown_choice
+from fairlead_gateway.errors import bad_field, not_found, unknown_choice
 from fairlead_gateway.http_messages import JsonResponse, encode
+from fairlead_gateway.page_tokens import bad_token, page_token, place_of
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
 from fairlead_gateway.routes.entity_tags import entity_tag, has_seen, tagged
 from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
@@ -105,7 +105,7 @@ def _add_jobs(router: Router, views: Views, past: HistoricalViews) -> None:
         wanted = job_filter(seen.views, query, seen.now_ns, sight)
         before = _born(next)
         found = list(islice(_matching(seen.views, wanted, before, sight), limit + 1))
-        token = page_token(seen, str(found[limit - 1].born)) if len(found) > limit else None
+        token = page_token(str(found[limit - 1].born), seen.of_past) if len(found) > limit else None
         items = [shown_job(sight, job_document(seen.views, row, seen.now_ns)) for row in found[:limit]]
         return JsonResponse(api.Page(items=items, next=token, sequence=seen.views.sequence), headers=seen.headers)
 
@@ -299,7 +299,10 @@ def page_by_name[R](
     _, place = place_of(token)
     names = sorted(name for name in rows if name > place)
     limit = limit or max(1, len(names))
-    return [rows[name] for name in names[:limit]], page_token(seen, names[limit - 1]) if len(names) > limit else None
+    sequence = seen.of_past if seen is not None else 0
+    return [rows[name] for name in names[:limit]], page_token(names[limit - 1], sequence) if len(
+        names
+    ) > limit else None
 
 
 async def page_at(past: HistoricalViews, at: str, token: str) -> SeenMoment:
@@ -310,37 +313,11 @@ async def page_at(past: HistoricalViews, at: str, token: str) -> SeenMoment:
     return await past.moment(sequence or at)
 
 
-def page_token(seen: SeenMoment | None, place: str) -> str:
-    """Return the token of the page behind a place."""
-    kind = f"a{seen.views.sequence}." if seen is not None and seen.is_past else "b"
-    return base64.urlsafe_b64encode(f"{kind}{place}".encode()).decode().rstrip("=")
-
-
-def place_of(token: str) -> tuple[str, str]:
-    """Return a token's sequence ("" for the present) and its place. Raise HttpError."""
-    if not token:
-        return "", ""
-    try:
-        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
-    except ValueError:
-        text = ""
-    if text[:1] == "b":
-        return "", text[1:]
-    sequence, point, place = text[1:].partition(".")
-    if text[:1] != "a" or not point or not (sequence.isascii() and sequence.isdecimal()):
-        raise _bad_token()
-    return sequence, place
-
-
 def _born(token: str) -> int:
     try:
         return int(place_of(token)[1] or "0")
     except ValueError:
-        raise _bad_token() from None
-
-
-def _bad_token() -> HttpError:
-    return bad_field("continue", "expected the unchanged `next` of the previous page")
+        raise bad_token() from None
 
 
 async def retired_job(bus: Bus, job: str) -> bytes:

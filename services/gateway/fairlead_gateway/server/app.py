@@ -8,7 +8,7 @@ Plain HTML; the web pages proper come later.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from html import escape
 from typing import Any
@@ -120,9 +120,11 @@ def build_app(
     routers: list[Router],
     readiness: Callable[[], Readiness],
     guard: RouteGuard,
+    forward_past: Callable[[Request], Awaitable[None]],
 ) -> FastAPI:
     """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`. The gateway's own
-    routes are added to `routers`."""
+    routes are added to `routers`. `forward_past`: is called for each request of a route that takes a moment, and may answer it.
+    """
     app = FastAPI(
         title="Fairlead",
         version="1",
@@ -140,7 +142,8 @@ def build_app(
     async def admit(request: Request) -> None:
         """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
         await guard.admit(rights[request.scope["endpoint"]], request.scope)
-        _only_known_parameters(request, parameters)
+        if "at" in _only_known_parameters(request, parameters):
+            await forward_past(request)
 
     for router in routers:
         app.include_router(router, dependencies=[Depends(admit)])
@@ -244,13 +247,13 @@ def _without_names(body: Readiness) -> Readiness:
     )
 
 
-def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any], list[str]]) -> None:
-    """Raise HttpError (422) for an unknown parameter: a misspelt filter would be answered as if it were not there, with everything.
-    `parameters`: {handler: names of the query parameters that it and its dependencies take}, filled here.
+def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any], list[str]]) -> list[str]:
+    """Return the route's parameters. Raise HttpError (422) for an unknown one: a misspelt filter would be answered as if it were not
+    there, with everything. `parameters`: {handler: names of the query parameters that it and its dependencies take}, filled here.
     """
     route = request.scope["route"]
     if route.endpoint in ANY_QUERY:
-        return
+        return []
     known = parameters.get(route.endpoint)
     if known is None:
         known = parameters[route.endpoint] = list(_query_names(route.dependant))
@@ -258,6 +261,7 @@ def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any]
         if name not in known:
             expected = f"expected {', '.join(known)}" if known else "this path takes none"
             raise bad_field(name[:80], f"unknown query parameter; {expected}")
+    return known
 
 
 def _query_names(dependant: Dependant) -> Iterable[str]:

@@ -17,7 +17,7 @@ _SENT = (
     b"authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, x-fairlead-user, x-fairlead-act-as, "
     b"ce-specversion, ce-id, ce-source, ce-type, ce-time, ce-subject"
 )
-_READ = b"etag, location, retry-after, allow, www-authenticate, x-request-id, x-fairlead-sequence, x-fairlead-version"
+_READ = b"etag, location, retry-after, allow, www-authenticate, x-request-id, x-fairlead-sequence, x-fairlead-version, x-fairlead-at"
 #: Seconds for which a browser may remember the answer to a preflight.
 _REMEMBERED_S = b"600"
 _VARY = (b"vary", b"Origin")

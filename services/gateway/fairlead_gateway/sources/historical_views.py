@@ -43,6 +43,11 @@ class SeenMoment(NamedTuple):
     is_past: bool = False
 
     @property
+    def of_past(self) -> int:
+        """Sequence of a past moment; 0 for the present."""
+        return self.views.sequence if self.is_past else 0
+
+    @property
     def headers(self) -> dict[str, str]:
         """Headers of an answer about the past; none about the present, whose sequence every answer has."""
         if not self.is_past:
@@ -75,8 +80,8 @@ class HistoricalViews:
         self.clock = clock
         self._events_max = events_max
         self._turns = asyncio.Semaphore(FOLDS_MAX)
-        #: {moment: views}, for moments that can no longer change.
-        self._kept: dict[At, Views] = {}
+        #: {moment: state}, for moments that can no longer change.
+        self.kept: dict[At, Base] = {}
 
     async def moment(self, at: str) -> SeenMoment:
         """Return the views of a moment; "": the live ones. Raise HttpError for a moment that cannot be read or has not come."""
@@ -101,24 +106,24 @@ class HistoricalViews:
             raise bad_moment(f"the log is at sequence {self._live.sequence}, found {wanted.sequence}")
         if wanted.at_ns > max(now_ns + SKEW_NS, self._live.at_ns):
             raise bad_moment(f'this is in the future: it is {rfc3339(now_ns)}, found "{at[:40]}"')
-        if wanted in self._kept:
-            return self._kept[wanted]
+        if (kept := self.kept.get(wanted)) is not None:
+            return kept.views
         async with self._turns:
-            if (kept := self._kept.get(wanted)) is not None:  # somebody else waited for the same moment
-                return kept
-            views = await self._fold(wanted)
+            if (kept := self.kept.get(wanted)) is not None:  # somebody else waited for the same moment
+                return kept.views
+            made = await self._fold(wanted)
         if wanted.sequence or wanted.at_ns < self._live.at_ns:
-            self._keep(wanted, views)
-        return views
+            self._keep(wanted, made)
+        return made.views
 
-    def _keep(self, wanted: At, views: Views) -> None:
-        for key in {wanted, At(views.sequence)}:
-            self._kept[key] = views
-        while len(self._kept) > 2 * KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
+    def _keep(self, wanted: At, made: Base) -> None:
+        for key in {wanted, At(made.views.sequence)}:
+            self.kept[key] = made
+        while len(self.kept) > 2 * KEPT_MAX:
+            del self.kept[next(iter(self.kept))]
 
-    async def _fold(self, wanted: At) -> Views:
-        """Return views folded to a moment that has come."""
+    async def _fold(self, wanted: At) -> Base:
+        """Return the state folded to a moment that has come."""
         last = wanted.sequence or self._live.sequence
         first = (await self._bus.state(subjects.LOG)).first
         if last < first:
@@ -127,30 +132,31 @@ class HistoricalViews:
         if base.views.sequence + 1 < first:
             raise await self._gone(first)
         try:
-            views = await self._fold_from(base, wanted, last)
+            made = await self._fold_from(base, wanted, last)
         except LogDamaged as error:
             raise HttpError(503, "log_damaged", str(error), hint="docs/how-to/damage.md has the repair") from None
-        if not views.sequence:
+        if not made.views.sequence:
             raise await self._gone(first)
-        return views
+        return made
 
-    async def _fold_from(self, base: Base, wanted: At, last: int) -> Views:
-        views, events = base.views, 0
+    async def _fold_from(self, base: Base, wanted: At, last: int) -> Base:
+        views, heads, events = base.views, dict(base.heads), 0
         views.name_of = self._live.name_of
         reader = LogReader(self._bus, after=views.sequence, heads=base.heads)
         try:
             while views.sequence < last:
                 for folded in await reader.next():
                     if folded.seq > last or (wanted.at_ns and folded.commit.at_ns > wanted.at_ns):
-                        return views
+                        return Base(views, heads)
                     events += len(folded.commit.events)
                     if events > self._events_max:
                         raise self._too_far()
                     views.fold(folded.seq, folded.commit)
+                    heads[folded.writer] = folded.head
                 await asyncio.sleep(0)
         finally:
             await reader.close()
-        return views
+        return Base(views, heads)
 
     async def _nearest(self, wanted: At, last: int) -> Base | None:
         """Return the newest kept state that is not later than a moment; None: the log's start. `last`: highest sequence that counts."""

@@ -89,6 +89,10 @@ class LiveViews:
             self.views, self._heads = views, found.heads
             log.info("snapshot taken up", sequence=found.sequence, log_end=state.last)
 
+    def take_up(self, views: Views, heads: dict[str, LogHead]) -> None:
+        """Begin with views that were folded before. `heads`: each writer's newest commit in them."""
+        self.views, self._heads = views, heads
+
     async def run(self) -> None:
         """Fold the log without end. Raise LogDamaged, or KeyError on a log that is not valid."""
         reader = LogReader(self._bus, after=self.views.sequence, heads=self._heads)

@@ -1,0 +1,268 @@
+"""The process that answers about the past: it follows the log, keeps keyframes, and gives the gateway documents of any moment.
+
+Any number may run; each has its own directory of keyframes, and each question goes to one of them. The gateway's application is made
+at the first question: many of these processes are never asked. Start at `Past`.
+"""
+
+import asyncio
+import contextlib
+import os
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from fairlead_bus import bus_faults
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.environment_settings import BadSetting
+from fairlead_bus.log import Folded, built_upon, identity
+from fairlead_bus.port import Bus, BusError, LogDamaged, Message
+from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_replay.past.keyframe_writer import KeyframeWriter
+from fairlead_replay.past.keyframes import BYTES_MAX, KeyframeStore
+from fairlead_schemas.queries import past
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
+
+if TYPE_CHECKING:
+    from fairlead_replay.past.documents import PastDocuments
+
+NAME = "past"
+#: Where keyframes are, unless set: below FAIRLEAD_DATA of a local stack, else in the working directory.
+DIRECTORY = "past"
+MIB = 1024**2
+#: Questions that may wait; further ones are asked to come again.
+WAITING_MAX = 32
+#: A gateway may be so much ahead for this long.
+FOLLOW_S, LOOK_S = 1.0, 0.005
+#: Answers whose further pieces are kept.
+ANSWERS_KEPT = 8
+#: Bodies from this size on are compressed.
+COMPRESS_BYTES = 64 * 1024
+#: Pause between two readings of people's names.
+NAMES_S = 60.0
+
+log = structlog.get_logger()
+
+
+class PastSettings(NamedTuple):
+    """Where keyframes are kept, and how many bytes of them."""
+
+    directory: Path = Path(DIRECTORY)
+    bytes_max: int = BYTES_MAX
+
+    @classmethod
+    def from_environment(cls, env: "os._Environ[str] | dict[str, str]") -> "PastSettings":
+        """Read FAIRLEAD_PAST_DIR and FAIRLEAD_PAST_MAX_MIB. Raises BadSetting."""
+        directory = env.get("FAIRLEAD_PAST_DIR") or str(Path(env.get("FAIRLEAD_DATA") or ".") / DIRECTORY)
+        text = env.get("FAIRLEAD_PAST_MAX_MIB", "")
+        if text and not (text.isascii() and text.isdecimal() and len(text) <= 9):
+            raise BadSetting(f'FAIRLEAD_PAST_MAX_MIB: expected MiB of keyframes, 0 for none, found "{text[:20]}"')
+        return cls(Path(directory), int(text) * MIB if text else BYTES_MAX)
+
+
+class Past:
+    """The running process; `run` until `stop`."""
+
+    def __init__(self, bus: Bus, settings: PastSettings | None = None) -> None:
+        self._bus = bus
+        self._settings = settings or PastSettings()
+        self.live = LiveViews(bus, saves=False)
+        self._writer = KeyframeWriter(self.live.views, {})
+        self._documents: PastDocuments | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        #: {name: body}, of answers in several pieces, newest last.
+        self._pieces: OrderedDict[str, bytes] = OrderedDict()
+        self._answered = self._refused = 0
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Follow the log and answer until stopped; returns the exit code, 70 where the log is damaged."""
+        try:
+            await self.restore()
+        except LogDamaged as error:
+            return bus_faults.end_service(NAME, error)
+        served = [
+            await self._bus.serve(subjects.PAST, self._take, group=NAME),
+            await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
+            await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
+        ]
+        works = (self.live.run(), self.live.watch_end(), self._read_names(), self._stopping.wait())
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            return 0
+        except KeyError as error:
+            return bus_faults.end_service(NAME, LogDamaged(self.live.views.sequence, f"not valid: {error}"))
+        except LogDamaged as error:
+            return bus_faults.end_service(NAME, error)
+        finally:
+            for subscription in served:
+                await subscription.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._writer.settle()
+
+    async def stop(self) -> None:
+        """Let `run` return."""
+        self._stopping.set()
+
+    # -- the fold
+
+    async def restore(self) -> None:
+        """Take up the newest keyframe of this log, if there is one. Raises LogDamaged where the log does not hold what it builds on."""
+        self.live.on_folded = self._folded
+        await self._open_store()
+        state = await retry_until_available(lambda: self._bus.state(subjects.LOG))
+        self.live.log_end = state.last
+        self.live.caught_up = not state.last
+        store = self._writer.store
+        found = await asyncio.to_thread(store.nearest, state.last) if store is not None else None
+        if found is None:
+            log.info("no keyframe, folding the log from its start", log_end=state.last)
+            return
+        for head in found.heads.values():
+            await retry_until_available(lambda head=head: built_upon(self._bus, head))
+        self.live.take_up(found.views, found.heads)
+        self._writer = KeyframeWriter(found.views, dict(found.heads), events=found.events)
+        self._writer.store = store
+        log.info(
+            "keyframe taken up",
+            sequence=found.sequence,
+            log_end=state.last,
+            keyframes=len(store.places) if store else 0,
+        )
+
+    async def _open_store(self) -> None:
+        """Open the keyframes of the log; it has none before its first commit."""
+        log_id = await retry_until_available(lambda: identity(self._bus))
+        if log_id:
+            store = KeyframeStore(self._settings.directory, log_id, self._settings.bytes_max)
+            await asyncio.to_thread(store.open)
+            self._writer.store = store
+
+    def _folded(self, batch: list[Folded]) -> None:
+        self._writer.folded(batch)
+        if self._writer.store is None and batch and self._store_task is None:
+            self._store_task = asyncio.create_task(self._open_store(), name="keyframes")
+
+    _store_task: asyncio.Task[None] | None = None
+
+    async def _read_names(self) -> None:
+        """Read the login names of principals, which documents show, and follow their changes."""
+        while True:
+            await asyncio.sleep(1.0 if self._documents is None else NAMES_S)
+            if self._documents is not None and self.live.caught_up:
+                with contextlib.suppress(BusError):
+                    await self._find_names(self._documents)
+
+    async def _find_names(self, documents: "PastDocuments") -> None:
+        people = documents.gateway.accounts.people
+        await people.logins([*self.live.views.access.kinds])
+
+    # -- questions
+
+    async def _take(self, message: Message) -> bytes:
+        try:
+            question = past.decode_question(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return _no_answer("invalid", str(error))
+        if question.answer:
+            return self._piece(question)
+        if self._waiting >= WAITING_MAX:
+            self._refused += 1
+            return _no_answer("busy", f"{WAITING_MAX} questions wait already; ask again")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._answer(question)
+        finally:
+            self._waiting -= 1
+
+    async def _answer(self, question: past.PastQuestion) -> bytes:
+        if not await self._reached(question.sequence):
+            self._refused += 1
+            reached = f"the log is folded up to {self.live.views.sequence}, asked for {question.sequence}"
+            return _no_answer("behind", reached)
+        documents = await self._made()
+        status, headers, body = await documents.answer(question)
+        self._answered += 1
+        return self._encoded(status, headers, body)
+
+    async def _made(self) -> "PastDocuments":
+        if self._documents is None:
+            from fairlead_replay.past.documents import (
+                PastDocuments,
+            )  # the web framework: many processes are never asked
+
+            self._documents = PastDocuments(self._bus, self.live, lambda: self._writer.store)
+            await self._documents.gateway.accounts.people.open()
+            await self._find_names(self._documents)
+        return self._documents
+
+    async def _reached(self, sequence: int) -> bool:
+        """Return True once the views have what the gateway has seen, soon."""
+        if not self.live.caught_up:
+            return False
+        deadline = asyncio.get_running_loop().time() + FOLLOW_S
+        while self.live.views.sequence < sequence and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+        return self.live.views.sequence >= sequence
+
+    def _encoded(self, status: int, headers: list[tuple[str, str]], body: bytes) -> bytes:
+        compressed = len(body) >= COMPRESS_BYTES
+        sent = zlib.compress(body, 1) if compressed else body
+        pieces = max(1, -(-len(sent) // past.PIECE_BYTES))
+        name = ""
+        if pieces > 1:
+            name = uuid4().hex
+            self._pieces[name] = sent
+            while len(self._pieces) > ANSWERS_KEPT:
+                self._pieces.popitem(last=False)
+        head = past.PastAnswer(status=status, headers=tuple(headers), answer=name, pieces=pieces, compressed=compressed)
+        return past.encode_answer(head, sent[: past.PIECE_BYTES])
+
+    def _piece(self, question: past.PastQuestion) -> bytes:
+        body = self._pieces.get(question.answer)
+        begin = question.piece * past.PIECE_BYTES
+        if body is None or not 0 < begin < len(body):
+            return _no_answer("unknown", "this answer has no such piece, or it was given too long ago; ask again")
+        return past.encode_answer(past.PastAnswer(), body[begin : begin + past.PIECE_BYTES])
+
+    # -- signs of life
+
+    async def _state(self, message: Message) -> bytes:
+        return msgspec.json.encode(self.statistics())
+
+    async def _alive(self, message: Message) -> bytes:
+        return encode_alive(Alive(sequence=self.live.views.sequence))
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts since the start, and of keyframes as they are."""
+        places = self._writer.store.places if self._writer.store is not None else []
+        return {
+            "sequence": self.live.views.sequence,
+            "answered": self._answered,
+            "refused": self._refused,
+            "waiting": self._waiting,
+            "keyframes": len(places),
+            "keyframe_bytes": sum(place.bytes for place in places),
+            "written": self._writer.written,
+        }
+
+
+def _no_answer(error: str, message: str) -> bytes:
+    return past.encode_answer(past.PastAnswer(error=error, message=message))
+
+
+async def build(bus: Bus) -> Past:
+    """The process on a connected bus. Raises BadSetting."""
+    return Past(bus, PastSettings.from_environment(os.environ))
