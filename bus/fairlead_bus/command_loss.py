@@ -156,6 +156,11 @@ class Inspector:
         self._report: CommandStreamReport | None = None
         self._state: StreamState | None = None
 
+    @property
+    def last(self) -> int:
+        """Last sequence of the stream at the newest look, 0 before the first."""
+        return self._state.last if self._state is not None else 0
+
     async def look(self, *, again: bool = False) -> CommandStreamReport:
         """Return the newest report; `again` after a reconnect, when the server may have restarted. Raises Unavailable,
         LogDamaged."""

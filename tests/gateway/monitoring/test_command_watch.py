@@ -3,9 +3,11 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from fairlead_bus.command_loss import accept_loss
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import StreamState
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Readiness
@@ -121,3 +123,22 @@ async def test_nothing_is_published_between_a_reconnect_and_the_next_look() -> N
         assert (await world.hub.connect().state(subjects.CMD)).last == before
         looked.set()
         assert (await posted).status_code == 201
+
+
+async def test_a_look_asks_for_the_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch looks every second, at rest too; what it needs of the stream is in one answer."""
+    bus = MemoryHub().connect()
+    watch = CommandWatch(bus)
+    await bus.append(subjects.CMD, subjects.cmd("queue"), b"[]")
+    await watch.look()
+    asked: list[str] = []
+    state = bus.state
+
+    async def counted(stream: str) -> StreamState:
+        asked.append(stream)
+        return await state(stream)
+
+    monkeypatch.setattr(bus, "state", counted)
+    await bus.append(subjects.CMD, subjects.cmd("queue"), b"[]")
+    await watch.look()
+    assert (asked, watch.seen) == ([subjects.CMD], 2)

@@ -27,7 +27,6 @@ class CommandWatch:
     """Knows whether commands can be taken."""
 
     def __init__(self, bus: Bus) -> None:
-        self._bus = bus
         self._inspector = Inspector(bus)
         self._wake = asyncio.Event()
         #: Not set until the stream was looked at, and again after each reconnect: the server may have restarted.
@@ -96,7 +95,7 @@ class CommandWatch:
         """Look at the stream once. Raises Unavailable, LogDamaged."""
         seen = self.seen
         report = await self._inspector.look(again=not self.is_fresh)
-        last = (await self._bus.state(subjects.CMD)).last
+        last = self._inspector.last
         if report.is_lost:
             self._set(Condition(code="commands_lost", message=report.message()))
         elif last < seen:
