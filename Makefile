@@ -34,7 +34,7 @@ COMPILED_STAMP := $(COMPILED)/.built
 # Parts whose tests run on the compiled cores, too: those that only call the cores.
 COMPILED_TESTS := tests/cores tests/queue tests/placer tests/replay
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled wheelhouse fmt docs site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled wheelhouse deb fmt docs site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,9 @@ wheel-compiled: $(COMPILED_STAMP) ## build dist/fairlead_cluster-VERSION-PYTHON-
 
 wheelhouse: $(STAMP) ## build dist/wheelhouse: a folder from which a machine without a network installs everything
 	@sh deploy/offline/wheelhouse.sh $(PYTHON) dist/wheelhouse
+
+deb: wheelhouse ## build dist/fairlead_VERSION_ARCH.deb out of it: installs by dpkg -i, without a network
+	@sh deploy/debian/build.sh $(PYTHON) dist/wheelhouse dist
 
 fmt: $(STAMP) ## format, and mend what lint can mend
 	$(VENV)/bin/ruff check --fix

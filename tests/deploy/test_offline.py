@@ -124,3 +124,70 @@ trap '{fairlead} down --jobs' EXIT
     )
     assert done.returncode == 0, done.stdout
     assert "installed fairlead" in done.stdout and "down      stopped" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.hosts
+def test_the_package_installs_runs_and_is_removed(tmp_path: Path) -> None:
+    """Built here; unpacked and configured by dpkg below another root in a namespace without a network; then upgraded, removed and purged."""
+    if shutil.which("dpkg-deb") is None:
+        pytest.skip("debian: no dpkg-deb (Debian: dpkg)")
+    house, root = tmp_path / "wheelhouse", tmp_path / "root"
+    for name in ("info", "updates", "triggers"):
+        (root / "var/lib/dpkg" / name).mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    for script in (
+        ("deploy/offline/wheelhouse.sh", sys.executable, house),
+        ("deploy/debian/build.sh", sys.executable, house, tmp_path),
+    ):
+        built = run("sh", ROOT / script[0], *script[1:])
+        assert built.returncode == 0, built.stdout
+    [package] = tmp_path.glob("fairlead_*.deb")
+
+    def dpkg(*words: str | Path, **settings: str) -> str:
+        done = run(
+            "unshare",
+            "--net",
+            "dpkg",
+            f"--root={root}",
+            "--force-script-chrootless,depends",
+            *words,
+            PATH="/usr/sbin:/usr/bin:/sbin:/bin",
+            **settings,
+        )
+        assert done.returncode == 0 or "FAIRLEAD_PYTHON" in done.stdout, done.stdout
+        return done.stdout
+
+    refused = dpkg("-i", package, FAIRLEAD_PYTHON="/nowhere/python")
+    assert "no /nowhere/python on PATH: install it, or name it in FAIRLEAD_PYTHON" in refused
+    for _ in range(2):  # the second is an upgrade
+        assert "fairlead: fairlead 0." in dpkg("-i", package, FAIRLEAD_PYTHON=sys.executable)
+    fairlead = root / "opt/fairlead/bin/fairlead"
+    assert run(fairlead, "--version", PATH="/usr/bin:/bin").stdout.startswith("fairlead 0.")
+    assert run(root / "opt/fairlead/bin/nats-server", "--version").stdout.startswith("nats-server: v")
+    session = f"""set -e
+ip link set lo up
+{fairlead} up --nodes 1 --detach
+trap '{fairlead} down --jobs' EXIT
+{fairlead} submit --wait -- echo without a network
+"""
+    done = run(
+        "unshare",
+        "--net",
+        "sh",
+        "-c",
+        session,
+        FAIRLEAD_DATA=str(tmp_path / "data"),
+        PATH="/usr/sbin:/usr/bin:/sbin:/bin",
+    )
+    assert done.returncode == 0, done.stdout
+    for path in ("usr/bin/fairlead", "etc/fairlead/nats.conf", "usr/lib/sysusers.d/fairlead.conf"):
+        assert (root / path).is_symlink() or (root / path).is_file(), path
+    units = {path.name for path in (root / "usr/lib/systemd/system").iterdir()}
+    assert {"fairlead-nats.service", "fairlead@.service", "fairlead@notifier.service.d"} <= units
+    (root / "etc/fairlead/bus").mkdir()
+    dpkg("--remove", "fairlead")
+    assert not (root / "opt/fairlead").exists()
+    assert (root / "etc/fairlead/nats.conf").exists()
+    assert "/etc/fairlead/bus (keys)" in dpkg("--purge", "fairlead")
+    assert not (root / "etc/fairlead/nats.conf").exists() and (root / "etc/fairlead/bus").exists()

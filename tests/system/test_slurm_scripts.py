@@ -1,4 +1,4 @@
-"""Eighteen batch scripts, each with the features of another site's, submitted as they are to one stack of two simulated nodes."""
+"""Twenty batch scripts, each with the features of another site's, submitted as they are to one stack of two simulated nodes."""
 
 import contextlib
 import io
@@ -41,6 +41,8 @@ OUTPUT: dict[str, dict[str, list[str]]] = {
     "11-submit-directory": {"directory.out": ["script is here", "submitted from here"]},
     "12-restarted": {"restarted.out": ["first start"]},
     "13-exit-code": {"exit.out": []},
+    "14-node-local-scratch": {"result-of-scratch.txt": ["10"]},
+    "15-openmp-and-gnu-options": {"openmp.out": ["4 threads for vision", "step has 4"]},
     "16-export": {"export.out": ["/data/site for 3 epochs"]},
     "17-gpus-of-tasks": {"gpus.out": [f"task {rank} has 1" for rank in range(4)]},
     "18-mpi": {"mpi.out": ["world 2", "world 2"]},

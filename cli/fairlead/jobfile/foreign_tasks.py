@@ -303,7 +303,17 @@ def _gpus(words: Any, at: str, draft: JobDraft) -> None:
     if GPU not in draft.job.get("resources", {}):
         _put_resource(GPU, 1, at, draft)
     if models:
-        draft.put("gpu", {**draft.job.get("gpu", {}), "model": models[0] if len(models) == 1 else models}, at)
+        names, memory_gb = _sized(models)
+        sizes = {"memory": f"{memory_gb}G"} if memory_gb else {}
+        draft.put("gpu", {**draft.job.get("gpu", {}), **sizes, "model": names[0] if len(names) == 1 else names}, at)
+
+
+def _sized(models: list[str]) -> tuple[list[str], int]:
+    """(names without their memory, the least of that in GB): SkyPilot calls a GPU `A100-80GB`, whose product is NVIDIA-A100-SXM4-80GB."""
+    found = [re.fullmatch(r"(.+?)(?:-(\d+)GB)?", model) for model in models]
+    sizes = [int(each[2]) for each in found if each is not None and each[2]]
+    names = list(dict.fromkeys(each[1] for each in found if each is not None))
+    return names, min(sizes) if len(sizes) == len(models) else 0
 
 
 def _amounts(cpu: Any, memory: Any, shm: Any, draft: JobDraft) -> None:

@@ -154,3 +154,18 @@ def test_mistakes_have_the_lines_of_the_task() -> None:
 def test_a_job_file_stays_one() -> None:
     """Whatever other words it has."""
     assert dict(reader.load("command: [x]\nrun: y\n", name="job.yaml").jobs[0]) == {"command": ["x"], "run": "y"}
+
+
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        ("A100-80GB:4", {"model": "A100", "memory": "80G"}),
+        ("[V100-32GB, A100-80GB]", {"model": ["V100", "A100"], "memory": "32G"}),
+        ("[A100-80GB, H100]", {"model": ["A100", "H100"]}),
+        ("{L40S: 2}", {"model": "L40S"}),
+    ],
+)
+def test_a_name_with_its_memory_is_a_model_and_a_size(words: str, gpu: dict[str, Any]) -> None:
+    """As SkyPilot's catalogue has it; no product is called so. Of several the least memory, where each has one."""
+    job, _ = load(f"run: x\nresources: {{accelerators: {words}}}\n")
+    assert job["gpu"] == gpu

@@ -377,6 +377,7 @@ def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ran
     if ranks.launcher == "slurm":
         env["FAIRLEAD_LAUNCH"] = box
         env["PATH"] = f"{box}/slurm:{env.get('PATH', DEFAULT_PATH)}"
+        env.setdefault("BASH_ENV", f"{box}/slurm/profile")  # login shells set PATH anew
     env["FAIRLEAD_GPUS"] = gpus
     # No device granted hides them all ("void"): an unset variable would show every GPU of the machine.
     env["CUDA_VISIBLE_DEVICES"] = gpus
