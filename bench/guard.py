@@ -17,7 +17,7 @@ from bench.stack import Stack
 from bench.table import Row, percentile
 from fairlead.stack import nats_server
 
-ROUNDS, SUBMITS, CONNECTIONS = 5, 4_000, 64
+ROUNDS, SUBMITS, CONNECTIONS = 40, 800, 64
 #: The flood: sign-ins a second, and windows of so many seconds with it and without it, in turn.
 FLOOD_PER_S, WINDOWS, WINDOW_S = 50, 16, 2.0
 #: Submits a second whose times are measured, over so many connections.
@@ -88,17 +88,17 @@ async def _submits(guarded: _Guarded) -> Row:
     gateway, the queue and the bus with the guard off, divided by that with it on."""
     bearer = {"Authorization": f"Bearer {guarded.token}"}
     ways = {
-        "gateway": (guarded.stack.port, http.post("/v1/jobs", jobs.TRUE)),
-        "gateway-on": (guarded.on, http.request("POST", "/v1/jobs", jobs.TRUE, bearer)),
+        "gateway": (await _connected(guarded.stack.port), http.post("/v1/jobs", jobs.TRUE)),
+        "gateway-on": (await _connected(guarded.on), http.request("POST", "/v1/jobs", jobs.TRUE, bearer)),
     }
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for port, request in ways.values():
-        await _storm(port, request, SUBMITS // 3)
+    for connections, request in ways.values():
+        await _storm(connections, request, SUBMITS)
     for number in range(ROUNDS):
         for name in sorted(ways, reverse=bool(number % 2)):
-            port, request = ways[name]
+            connections, request = ways[name]
             before = _cpu_s(guarded.stack, name)
-            await _storm(port, request, SUBMITS)
+            await _storm(connections, request, SUBMITS)
             after = _cpu_s(guarded.stack, name)
             used[name].append(((after[0] - before[0]) / SUBMITS * 1e6, (sum(after) - sum(before)) / SUBMITS * 1e6))
     off, on = used["gateway"], used["gateway-on"]
@@ -117,8 +117,12 @@ def _cpu_s(stack: Stack, gateway: str) -> tuple[float, float, float]:
     return stack.cpu_s(gateway), stack.cpu_s("queue"), stack.cpu_s("nats")
 
 
-async def _storm(port: int, request: bytes, count: int) -> None:
-    statuses = await http.storm(port, CONNECTIONS, repeat(request, count))
+async def _connected(port: int) -> list[http.Connection]:
+    return [await http.connect(port) for _ in range(CONNECTIONS)]
+
+
+async def _storm(connections: list[http.Connection], request: bytes, count: int) -> None:
+    statuses = await http.storm_over(connections, repeat(request, count))
     if set(statuses) != {201}:
         raise RuntimeError(f"submits answered {set(statuses)}")
 

@@ -7,7 +7,7 @@ of HTTP to find the status and the end of an answer with Content-Length.
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -78,6 +78,11 @@ def put(path: str, body: Any) -> bytes:
 
 async def storm(port: int, connections: int, requests: Iterator[bytes]) -> list[int]:
     """Send every request over so many connections; the statuses."""
+    return await storm_over([await connect(port) for _ in range(connections)], requests)
+
+
+async def storm_over(connections: Iterable[Connection], requests: Iterator[bytes]) -> list[int]:
+    """Send every request over open connections; the statuses."""
     statuses: list[int] = []
 
     async def drive(connection: Connection) -> None:
@@ -85,5 +90,5 @@ async def storm(port: int, connections: int, requests: Iterator[bytes]) -> list[
             status, _ = await connection.send(request)
             statuses.append(status)
 
-    await asyncio.gather(*[drive(await connect(port)) for _ in range(connections)])
+    await asyncio.gather(*map(drive, connections))
     return statuses

@@ -70,17 +70,30 @@ def _queue_removed(state: AccessState, event: ev.QueueRemoved, at: object) -> No
     state.drop_queue(event.path)
 
 
+type _Effect = Callable[[AccessState, Any, object], None]
+
+
+def _new_epoch(effect: _Effect) -> _Effect:
+    """Return an effect that also ends the state's epoch."""
+
+    def applied(state: AccessState, event: Any, at: object) -> None:
+        effect(state, event, at)
+        state.epoch = object()
+
+    return applied
+
+
 #: {type of event: its effect on the state}. The place in the log, which cores pass, is not needed.
-EFFECTS: dict[type, Callable[[AccessState, Any, object], None]] = {
-    ev.PrincipalAdmitted: _admitted,
-    ev.PrincipalSuspended: _suspended,
-    ev.RoleGranted: _granted,
-    ev.RoleRevoked: _revoked,
-    ev.GroupSynced: _synced,
-    ev.TokenIssued: _issued,
-    ev.TokenRevoked: _token_revoked,
-    ev.SessionOpened: _opened,
-    ev.SessionEnded: _session_ended,
-    ev.QueueConfigured: _queue_configured,
-    ev.QueueRemoved: _queue_removed,
+EFFECTS: dict[type, _Effect] = {
+    ev.PrincipalAdmitted: _new_epoch(_admitted),
+    ev.PrincipalSuspended: _new_epoch(_suspended),
+    ev.RoleGranted: _new_epoch(_granted),
+    ev.RoleRevoked: _new_epoch(_revoked),
+    ev.GroupSynced: _new_epoch(_synced),
+    ev.TokenIssued: _new_epoch(_issued),
+    ev.TokenRevoked: _new_epoch(_token_revoked),
+    ev.SessionOpened: _new_epoch(_opened),
+    ev.SessionEnded: _new_epoch(_session_ended),
+    ev.QueueConfigured: _new_epoch(_queue_configured),
+    ev.QueueRemoved: _new_epoch(_queue_removed),
 }

@@ -52,6 +52,8 @@ class AccessState:
         #: Derived: {principal: ids}, in the order in which they were issued or opened.
         self.tokens_of: dict[str, dict[str, None]] = {}
         self.sessions_of: dict[str, dict[str, None]] = {}
+        #: Replaced by every change. What was judged under one epoch needs no second look while it is the same object.
+        self.epoch = object()
         #: Derived: number of grants over all subjects.
         self.grant_count = 0
         #: Derived: {token with limits: its verbs (empty: all), the scopes in which it acts (None: all)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.render.terminal import TerminalFilter
+from fairlead.render.terminal import TableColumn, TerminalFilter, fields, table
 
 
 def filtered(*pieces: bytes) -> bytes:
@@ -51,3 +51,11 @@ def test_no_escape_but_colours_passes(data: bytes, cut: int) -> None:
     """For any text, every escape that is left opens a colour."""
     shown = filtered(data[:cut], data[cut:])
     assert all(part.startswith(b"[") for part in shown.split(b"\x1b")[1:])
+
+
+@pytest.mark.parametrize("name", ["\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b[2J", "a\rb", "\x9b31m", "\u202ecod"])
+def test_names_control_no_terminal(name: str) -> None:
+    """Names of jobs, labels and messages are text in tables and in lists of facts: no title, no clipboard, no cursor, no reversed line."""
+    columns = (TableColumn("NAME", str), TableColumn("WHY", str))
+    for printed in (table([(name, f"waits for {name}")], columns), fields([("name", name)])):
+        assert all(char.isprintable() or char == "\n" for char in printed), repr(printed)

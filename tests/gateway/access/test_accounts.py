@@ -249,6 +249,20 @@ async def test_nothing_of_a_forgotten_person_is_left_in_the_buckets() -> None:
         assert again != principal
 
 
+async def test_an_e_mail_address_is_the_key_of_no_account() -> None:
+    """The same address at another provider, or of another subject, is another person; a changed one stays the same person."""
+    async with AccountsWorld() as world:
+        accounts, people = world.gateway.accounts, list[str]()
+        for identity, mail in (
+            (("corp", "1"), "a@x"),
+            (("other", "1"), "a@x"),
+            (("corp", "2"), "a@x"),
+            (("corp", "1"), "b@x"),
+        ):
+            people.append(await accounts.admit_person(identity, NewPerson("ann", email=mail, source=identity[0])))
+        assert len(set(people)) == 3 and people[0] == people[3]
+
+
 async def test_a_forgotten_person_is_in_no_group() -> None:
     """The lists of groups and of roles have no opaque id that leads to no person."""
     async with AccountsWorld() as world:

@@ -2,8 +2,10 @@
 
 import re
 
+import msgspec
 import pytest
 
+from fairlead_gateway.access.caller import OPEN_CALLER, SUBMITS_KEPT, Caller
 from fairlead_gateway.access.callers import UNKNOWN_PER_MINUTE
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.signed_world import SignedWorld, body_of
@@ -291,3 +293,46 @@ async def test_the_outcome_of_a_command_is_shown_to_its_sender() -> None:
         assert (await world.get("bob", f"/v1/commands/{command}"))["outcome"] == "done"
         assert (await world.get("owner", f"/v1/commands/{command}"))["outcome"] == "done"
         assert (await world.ask("eve", "GET", f"/v1/commands/{command}")).status_code == 404
+
+
+async def test_the_authority_of_a_submit_is_the_encoded_one() -> None:
+    """Made of kept text and the sequence of now, also for an admin who acts for another person; without sign-on there is none."""
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    async with SignedWorld() as world:
+        views = world.gateway.views
+        for act_as, is_token in (("", False), ("p2", False), ("", True)):
+            caller = Caller(views, principal="p1", credential="t1", act_as=act_as, is_token=is_token)
+            for _ in range(2):
+                assert caller.authority_field() == b',"authority":' + encode(caller.authority())
+                await world.person(f"p{views.sequence}")
+        assert OPEN_CALLER.authority_field() == b""
+
+
+async def test_a_judged_submit_is_judged_again_after_every_change() -> None:
+    """The gateway remembers where a caller may submit; a role, a token, a queue that changes ends that at once."""
+    async with SignedWorld() as world:
+        await world.configure(mine={})
+        await world.person("mia", member="queue:mine")
+        job = {"command": ["true"], "queue": "mine"}
+
+        async def submit() -> int:
+            return (await world.ask("mia", "POST", "/v1/jobs", json=job)).status_code
+
+        assert [await submit(), await submit()] == [201, 201]
+        await world.revoke("mia", "member", "queue:mine")
+        assert await submit() == 422
+        await world.grant("mia", "viewer", "queue:mine")
+        assert await submit() == 403
+        await world.grant("mia", "member", "queue:mine")
+        assert [await submit(), await submit()] == [201, 201]
+        await world.command(cmd.SuspendPrincipal, principal="mia")
+        assert await submit() == 401
+
+
+async def test_remembered_submits_of_a_caller_are_bounded() -> None:
+    """A caller who names many projects does not fill the memory; each is judged again when it was forgotten."""
+    async with SignedWorld() as world:
+        caller = Caller(world.gateway.views, principal="p1", credential="t1", is_token=True)
+        for number in range(SUBMITS_KEPT * 3):
+            caller.note_submit("q", f"p{number}")
+            assert len(caller._submits) <= SUBMITS_KEPT and caller.has_submitted("q", f"p{number}")

@@ -7,6 +7,8 @@ grant counts from the moment at which it is folded. Start at `Caller.may` and `C
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from fairlead_gateway.errors import HttpError
 from fairlead_rights.access_list import Reach, Target
 from fairlead_rights.roles import OWNER_VERBS
@@ -16,12 +18,16 @@ from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire.authority import Authority
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
 #: Target of what no single queue, pool or project has.
 CLUSTER = Target()
 #: A session ends that was not used for so long.
 IDLE_NS = HOUR_NS
 #: Name of the caller of a gateway without sign-on that names none.
 ANYBODY = "anonymous"
+#: Judged submits of a caller that are remembered.
+SUBMITS_KEPT = 64
 
 
 class FoldedRights(Protocol):
@@ -37,8 +43,12 @@ class Caller:
     """Sender of a request. `OPEN_CALLER` stands for everybody where sign-on is off."""
 
     __slots__ = (
+        "_around_rights",
+        "_submits",
+        "_submits_epoch",
         "_views",
         "act_as",
+        "counted_epoch",
         "credential",
         "expires_ns",
         "is_open",
@@ -64,6 +74,13 @@ class Caller:
         refused: HttpError | None = None,
     ) -> None:
         self._views = views
+        #: Text of the authority before the sequence of its rights and after it; made when first needed.
+        self._around_rights: tuple[bytes, ...] = ()
+        #: (queue, project) of submits that were judged, and the epoch of access in which they were.
+        self._submits = set[tuple[str, str]]()
+        self._submits_epoch: object = None
+        #: Epoch of access in which the credential was found in force.
+        self.counted_epoch: object = None
         #: True where sign-on is off: everything is allowed.
         self.is_open = views is None
         #: Opaque id of a person or service account; "" without sign-on.
@@ -90,6 +107,20 @@ class Caller:
             return None
         return Authority(principal=self.principal, via=self.via, rights=self._views.sequence, act_as=self.act_as)
 
+    def authority_field(self) -> bytes:
+        """Return `authority` as the last field of an encoded command, with the comma before it; b"" without sign-on. It is made for every
+        submit, and only the sequence changes.
+        """
+        if self._views is None:
+            return b""
+        if not self._around_rights:
+            field = b',"authority":' + _encode(
+                Authority(principal=self.principal, via=self.via, rights=0, act_as=self.act_as)
+            )
+            before, marker, after = field.rpartition(b'"rights":0')
+            self._around_rights = before + marker[:-1], after
+        return b"%b%d%b" % (self._around_rights[0], self._views.sequence, self._around_rights[1])
+
     def may(self, verb: Verb, target: Target) -> bool:
         """Return True if the caller may use the verb on the target now."""
         if self._views is None:
@@ -99,6 +130,19 @@ class Caller:
             return state.may(self.principal, verb, target, self.credential)
         # Looked at here, too: a request may have been let through before its session ended, while its body was on its way.
         return self.credential in state.sessions and state.access.may(self.principal, verb, target)
+
+    def has_submitted(self, queue: str, project: str) -> bool:
+        """Return True if `note_submit` noted that the caller may submit there, and nothing about access or queues has changed since."""
+        assert self._views is not None, "without sign-on nothing is judged"
+        return self._submits_epoch is self._views.access.epoch and (queue, project) in self._submits
+
+    def note_submit(self, queue: str, project: str) -> None:
+        """Note that the caller may submit jobs of a project to a queue, as of now."""
+        assert self._views is not None, "without sign-on nothing is judged"
+        if self._submits_epoch is not self._views.access.epoch or len(self._submits) >= SUBMITS_KEPT:
+            self._submits.clear()
+            self._submits_epoch = self._views.access.epoch
+        self._submits.add((queue, project))
 
     def may_anywhere(self, verb: Verb) -> bool:
         """Return True if there may be something on which the caller may use the verb: a list then shows it."""

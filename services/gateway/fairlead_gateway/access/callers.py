@@ -102,11 +102,13 @@ class Callers:
 
     def renew(self, caller: Caller) -> bool:
         """Return True while a caller still counts that was found by the very bytes of a head, and note its use. For a connection whose
-        requests have one head: the token is not hashed again, the log is looked at again.
+        requests have one head: the token is not hashed again, the log is looked at again. `RouteGuard` looks if the log can be seen.
         """
-        now_ns = self._clock()
-        if caller.ended(now_ns) or self.blind_s() >= BLIND_S:
-            return False
+        now_ns, epoch = self._clock(), self._views.access.epoch
+        if caller.counted_epoch is not epoch or not caller.is_token or now_ns >= caller.expires_ns:
+            if caller.ended(now_ns):
+                return False
+            caller.counted_epoch = epoch
         caller.used_ns = now_ns
         return True
 

@@ -53,7 +53,16 @@ def _text(sight: Sight, text: str, own: frozenset[str]) -> str:
     if found := _ONLY_IDS.fullmatch(text):
         return _counted(sight, found[1], int(found[2] or 0)) or text
     text = _JOBS.sub(lambda found: _jobs(sight, found), text)
+    if not _may_name(sight, _WORD.findall(text)):
+        return text
     return _WORD.sub(lambda found: _word(sight, found[0], own), text)
+
+
+def _may_name(sight: Sight, words: list[str]) -> bool:
+    """Return True if a word may be the name of a thing. Most reasons are of amounts alone, and this is asked for each commit."""
+    views = sight.views
+    queues, nodes, people = views.queues.rows, views.nodes.rows, views.access.kinds
+    return any(word in queues or word in nodes or word in people or not word[-1].isalnum() for word in words)
 
 
 def _word(sight: Sight, word: str, own: frozenset[str]) -> str:

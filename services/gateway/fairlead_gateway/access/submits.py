@@ -24,11 +24,17 @@ def require_submit(views: Views, caller: Caller, queue: str, project: str, field
     """Raise HttpError unless the caller may submit jobs of a project to a queue: 403, or 422 for a queue that it cannot see. A project that
     is named needs the right on itself, too: its secrets are its jobs'.
     """
-    if caller.is_open or (caller.may("job:submit", CLUSTER) and caller.may("queue:read", CLUSTER)):
+    if caller.is_open:
         return
-    _require_queue(views, caller, submit_target(views, queue, project, caller.user), field)
+    target = submit_target(views, queue, project, caller.user)
+    row = views.queues.rows.get(queue)
+    if row is None or not row.exists or not caller.may("job:submit", target):  # most submits need no further question
+        if caller.may("job:submit", CLUSTER) and caller.may("queue:read", CLUSTER):
+            return
+        _require_queue(views, caller, target, field)
     if project not in FREE_PROJECTS:
         caller.require("job:submit", Target(project=project))
+    caller.note_submit(queue, project)
 
 
 def require_move(views: Views, caller: Caller, job: str, queue: str) -> None:

@@ -15,7 +15,6 @@ from fairlead_schemas.jobfile.job_spec import JobSpec
 from fairlead_schemas.jobfile.resolve import decode_and_check
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.validation import FieldError
-from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.commands import digest_of
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
@@ -42,13 +41,12 @@ class Submission(NamedTuple):
     #: The directory that goes with it, by name; "" for none.
     sync: str = ""
 
-    def command(self, command_id: str, key: str = "", authority: Authority | None = None) -> bytes:
-        """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
-        if not key and authority is None:
+    def command(self, command_id: str, key: str = "", authority_field: bytes = b"") -> bytes:
+        """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user. `authority_field`: of the sender."""
+        if not key and not authority_field:
             return b"".join((self.before, command_id.encode(), self.after))
         tail = f',"key":"{key}","digest":"{self.digest}"' if key else ""
-        signed = b"" if authority is None else b',"authority":' + _encode(authority)
-        return b"".join((self.before, command_id.encode(), self.after[:-1], tail.encode(), signed, b"}"))
+        return b"".join((self.before, command_id.encode(), self.after[:-1], tail.encode(), authority_field, b"}"))
 
 
 class JobTranslator:

@@ -18,7 +18,7 @@ import msgspec
 from fairlead_bus.pieces import PieceStore
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.rate_limit import RateLimit
-from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal, shown_to
+from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
@@ -77,8 +77,8 @@ class ReasonCache:
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
         self.found: dict[Likeness, Reason | None] = {}
-        #: Key: likeness, credential and principal of whom the caller acts for.
-        self.shown: dict[tuple[Likeness, str, str], Reason] = {}
+        #: Key: identity of the reason in `found`, credential, and principal of whom the caller acts for.
+        self.shown: dict[tuple[int, str, str], Reason] = {}
 
 
 class PendingCommand(NamedTuple):
@@ -165,12 +165,14 @@ class SubmitRoutes:
         if error is not None:
             raise InvalidJob([error])
         if not caller.is_open:
-            require_submit(self._views, caller, submission.queue, submission.project, "queue")
-            require_dependencies(self._views, caller, submission.depends_on)
+            if not caller.has_submitted(submission.queue, submission.project):
+                require_submit(self._views, caller, submission.queue, submission.project, "queue")
+            if submission.depends_on:
+                require_dependencies(self._views, caller, submission.depends_on)
         command_id = self._gate.new_id(caller.principal)
         warning = image_warning(submission.has_image, runtimes) if submission.has_image else ""
         return PendingCommand(
-            command_id, submission.command(command_id, key, caller.authority()), "", warning, submission.sync
+            command_id, submission.command(command_id, key, caller.authority_field()), "", warning, submission.sync
         )
 
     def _event(self, head: RequestHead, event: ce.CloudEventIn) -> PendingCommand:
@@ -212,8 +214,12 @@ class SubmitRoutes:
         if pending.sync:
             await self._require_trees([pending])
         self._require_room(head, [pending])
-        refusal = shown_to(self._views, caller, verb_refusal if pending.job else job_refusal)
-        outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
+        try:
+            outcome = await self._waiter.outcome(
+                self._gate, pending.id, pending.body, verb_refusal if pending.job else job_refusal
+            )
+        except HttpError as refused:
+            raise refused if caller.is_open else shown_refusal(Sight(self._views, caller), refused) from None
         result = self._result(caller, pending, outcome, self._shared_reasons())
         status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
@@ -267,10 +273,11 @@ class SubmitRoutes:
         reason = reasons.found[like]
         if reason is None or caller.is_open:
             return reason
-        key = like, caller.via, caller.act_as
-        if key not in reasons.shown:
-            reasons.shown[key] = shown_reason(Sight(self._views, caller), reason)
-        return reasons.shown[key]
+        key = id(reason), caller.via, caller.act_as
+        shown = reasons.shown.get(key)
+        if shown is None:
+            shown = reasons.shown[key] = shown_reason(Sight(self._views, caller), reason)
+        return shown
 
     def _waiting(self, row: JobRow) -> Reason | None:
         found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)

@@ -196,7 +196,7 @@ class FastPath:
     ) -> HttpResponse | None:
         """Return the answer of a fast route; None where the client has gone. `receive`: reads a body that is not here yet."""
         try:
-            if not self._callers.is_open:
+            if not self._callers.is_open and not self._rights.admits_known(route.right, scope):
                 await self._rights.admit(route.right, scope)
             head = scope[HEAD].require_valid()
             if receive is not None:
