@@ -388,12 +388,15 @@ def _route(method: str, path: str, route: dict[str, Any]) -> Iterator[str]:
         yield f"Body{'' if body.get('required') else ' (may be left out)'}: {_content(body['content'])}.\n"
     yield "| answer | body | meaning |"
     yield "|---|---|---|"
+    refusals = [status for status, answer in route["responses"].items() if "$ref" in answer]
     for status, answer in route["responses"].items():
+        if status in refusals:
+            continue
         yield (
             f"| {'error' if status == 'default' else status} | {_cell(_content(answer.get('content', {}))) or 'none'} "
             f"| {_cell(_markdown(answer['description']))} |"
         )
-    yield ""
+    yield f"\nRefusals: {', '.join(refusals)}.\n" if refusals else ""
 
 
 def _optional(name: str, *, required: bool) -> str:

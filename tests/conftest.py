@@ -95,6 +95,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pure", action="store_true", help="only tests that start no process, open no socket and do not wait"
     )
+    parser.addoption(
+        "--schemathesis", type=int, default=2, metavar="N", help="examples that schemathesis makes for each operation"
+    )
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
 

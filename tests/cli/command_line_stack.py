@@ -38,6 +38,13 @@ class CommandLineStack:
         """Start it without sign-on: tests send requests of their own."""
         self.ok("up", "--detach", "--port", "0", "--nodes", "2", *(more or ("--open",)))
 
+    @property
+    def url(self) -> str:
+        """Address of the gateway."""
+        there = state.load(self.data)
+        assert there is not None
+        return there.url
+
     def process(self, name: str) -> state.Running:
         there = state.load(self.data)
         assert there is not None

@@ -93,7 +93,8 @@ async def test_queue_documents_have_entity_tags() -> None:
         assert applied.headers["etag"] == f'W/"{applied.json()["sequence"]}"'
         stale = await world.http.delete("/v1/queues/lab", headers={"if-match": seen.headers["etag"]})
         assert stale.status_code == 412
-        wrong = await world.http.put("/v1/queues/lab", json={}, headers={"if-match": "mine"})
-        assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match")
+        for tag in ("mine", "", '"a"', "W/", "812", '"1" "2"'):
+            wrong = await world.http.put("/v1/queues/lab", json={}, headers={"if-match": tag})
+            assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match"), tag
         fresh = {"if-match": f'"1", {applied.headers["etag"]}'}
         assert (await world.http.delete("/v1/queues/lab", headers=fresh)).status_code == 200

@@ -8,6 +8,7 @@ raises HttpError. No rules about jobs, nodes or queues.
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -38,6 +39,8 @@ BREATH = 500
 #: Keys in the ASGI scope: the request's head, and how many elements of its list were refused.
 HEAD, REFUSED_ELEMENTS = "fairlead.head", "fairlead.refused_elements"
 
+_KEY = re.compile("[ -~]+")
+
 encode = msgspec.json.Encoder().encode
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -65,8 +68,8 @@ class RequestHead(NamedTuple):
         if not is_token(self.user):
             message = 'expected 1 to 63 of a-z 0-9 _ -, such as "ada"'
             raise bad_field("X-Fairlead-User", message)
-        if self.key is not None and not 0 < len(self.key) <= KEY_CHARS_MAX:
-            message = f"expected 1 to {KEY_CHARS_MAX} characters, found {len(self.key)}"
+        if self.key is not None and not (len(self.key) <= KEY_CHARS_MAX and _KEY.fullmatch(self.key)):
+            message = f"expected 1 to {KEY_CHARS_MAX} printable ASCII characters, found {len(self.key)}"
             raise bad_field("Idempotency-Key", message)
         return self
 

@@ -154,7 +154,7 @@ async def test_headers_that_state_somebody_else_are_refused() -> None:
         missing = await world.ask(
             "owner", "POST", "/v1/jobs", json={"command": ["true"]}, headers={"X-Fairlead-Act-As": "nosuch"}
         )
-        assert missing.status_code == 400
+        assert missing.status_code == 403
         job = (await world.ask("owner", "POST", "/v1/jobs", json={"command": ["true"]}, headers=acting)).json()["id"]
         assert (await world.job(job))["user"] == "bob"
         assert (await world.ask("bob", "POST", f"/v1/jobs/{job}:cancel")).status_code == 200

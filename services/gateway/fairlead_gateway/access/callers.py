@@ -84,7 +84,7 @@ class Callers:
         #: Keeps an entry of the record of access.
         self.note: Callable[[AccessEntry], None] = lambda _entry: None
         #: Caller of a request without a credential.
-        self._nobody = Caller(views)
+        self.nobody = Caller(views)
         #: {SHA-256 digest: caller}, of credentials that were in force when they were last looked at.
         self._known: dict[bytes, Caller] = {}
         #: {digest: monotonic time until which it belongs to nothing}
@@ -149,7 +149,7 @@ class Callers:
         if carried.user:
             raise _no_user_header()
         if carried.form == "none":
-            return self._nobody
+            return self.nobody
         if carried.form == "unreadable":
             raise unauthenticated("unknown", "expected Authorization: Bearer with one token")
         if carried.form == "cookie":
@@ -221,7 +221,7 @@ class Callers:
             raise caller.denial("rights:grant", CLUSTER)
         if principal not in self._views.access.kinds:
             message = f'there is no principal "{principal[:64]}"'
-            raise HttpError(400, "bad_act_as", message, errors=[FieldError(field=ACT_AS, message=message)])
+            raise HttpError(403, "bad_act_as", message, errors=[FieldError(field=ACT_AS, message=message)])
         return caller.acting_as(principal)
 
     def known(self) -> list[Caller]:

@@ -15,6 +15,7 @@ from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.targets import job_target, queue_target
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_request
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.account_bodies import GrantRequest
 from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.router import SIGNED_IN, Router, in_body
@@ -247,7 +248,7 @@ def _add_why(router: Router, views: Views, accounts: Accounts, past: HistoricalV
     )
     async def why_access(
         request: Request,
-        verb: Annotated[str, Query(description="Such as job:cancel.")],
+        verb: Annotated[str, Query(json_schema_extra=grammar.RIGHT, description="Such as job:cancel.")],
         on: Annotated[str, Query(description='"queue:research/vision", "job:812", or "cluster".')] = "cluster",
         subject: OneSubject = "",
         at: At = "",

@@ -11,8 +11,8 @@ from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.errors import bad_field
 from fairlead_gateway.http_messages import JsonResponse
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.access import require_signed_in
-from fairlead_gateway.routes.query import Continue
 from fairlead_gateway.routes.router import SIGNED_IN, Router
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import access as doc
@@ -39,10 +39,17 @@ def routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         about: Annotated[
             str, Query(description='"me", a login name or id (needs audit:read on the cluster), or "unknown".')
         ] = ME,
-        begin: Annotated[str, Query(alias="from", description="RFC 3339 time.")] = "",
-        to: Annotated[str, Query(description="RFC 3339 time.")] = "",
+        begin: Annotated[str, Query(alias="from", json_schema_extra=grammar.TIME, description="RFC 3339 time.")] = "",
+        to: Annotated[str, Query(json_schema_extra=grammar.TIME, description="RFC 3339 time.")] = "",
         limit: Annotated[int, Query(ge=1, le=ENTRIES_MAX, description="Items per page.")] = ENTRIES_MAX,
-        next: Continue = "",
+        next: Annotated[
+            str,
+            Query(
+                alias="continue",
+                json_schema_extra={"pattern": r"^([0-9]{1,18}\.[0-9]{1,9})?$"},
+                description="The `next` of the page before.",
+            ),
+        ] = "",
     ) -> Response:
         caller = require_signed_in(caller_of(request))
         person = (

@@ -29,8 +29,8 @@ def entity_tag(sequence: int) -> str:
 
 def unchanged_since(request: Request) -> int | None:
     """Return the sequence that If-Match names, the latest of several; None: nothing is asked. Raise HttpError (422)."""
-    value = request.headers.get("if-match", "").strip()
-    if value in ("", "*"):
+    value = request.headers.get("if-match", "*").strip()
+    if value == "*":
         return None
     found = [int(digits) for digits in _TAGS.findall(value)]
     if not found or not _LIST.fullmatch(value):

@@ -28,6 +28,7 @@ from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.monitoring.metrics import Metrics
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.event_filter import EVERY_EVENT, EventConditions, EventQuery, event_conditions
 from fairlead_gateway.routes.query import LIMIT_MAX, Limit
 from fairlead_gateway.routes.router import Router, listed
@@ -52,6 +53,11 @@ TAIL_WAIT_S = 5.0
 STEP_BYTES = 256 * 1024
 #: A client that takes nothing for so long is cut off: it resumes where it stood.
 SEND_S = 10.0
+#: One event of a watch, field by field.
+WATCHED = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+}
 #: A place as parameters have it; `parse_place` reads it. "": none.
 PLACE_PATTERN = r"^([0-9]{1,18}(\.[0-9]{0,6})?)?$"
 #: Commits that one page reads at most, so that a rare job's page ends.
@@ -380,7 +386,7 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
                 "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
                 "content": {
                     "application/json": {"schema": router.ref(Page[ce.CloudEventOut])},
-                    "text/event-stream": {"schema": {"type": "string"}},
+                    "text/event-stream": {"schema": WATCHED},
                 },
             }
         },
@@ -397,21 +403,53 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
         ] = "",
         follow: bool = False,
         job: Annotated[
-            str, Query(description="Only events about this job; of an array, about its elements as well.")
+            str,
+            Query(
+                json_schema_extra=grammar.JOB,
+                description="Only events about this job; of an array, about its elements as well.",
+            ),
         ] = "",
         since: Annotated[
-            str, Query(description="Only events since: an RFC 3339 time with zone, or how long ago (2h).")
+            str,
+            Query(
+                json_schema_extra=grammar.SINCE,
+                description="Only events since: an RFC 3339 time with zone, or how long ago (2h).",
+            ),
         ] = "",
-        until: Annotated[str, Query(description="Only events until then, in the same words; not with follow.")] = "",
+        until: Annotated[
+            str,
+            Query(
+                json_schema_extra=grammar.SINCE,
+                description="Only events until then, in the same words; not with follow.",
+            ),
+        ] = "",
         type: Annotated[
-            str, Query(description="Only these types: job.placed, JobPlaced or node.*; joined by commas.")
+            str,
+            Query(
+                json_schema_extra=grammar.EVENT_TYPES,
+                description="Only these types: job.placed, JobPlaced or node.*; joined by commas.",
+            ),
         ] = "",
-        node: Annotated[str, Query(description="Only events that name one of these nodes, joined by commas.")] = "",
+        node: Annotated[
+            str,
+            Query(
+                json_schema_extra=grammar.TOKENS,
+                description="Only events that name one of these nodes, joined by commas.",
+            ),
+        ] = "",
         user: Annotated[
-            str, Query(description="Only events about jobs of these users, or by them, joined by commas.")
+            str,
+            Query(
+                json_schema_extra=grammar.TOKENS,
+                description="Only events about jobs of these users, or by them, joined by commas.",
+            ),
         ] = "",
         queue: Annotated[
-            str, Query(description="Only events about these queues, those below them and their jobs, joined by commas.")
+            str,
+            Query(
+                json_schema_extra=grammar.QUEUES,
+                description="Only events about these queues, those below them and their jobs, joined by commas.",
+            ),
         ] = "",
         tail: Annotated[
             int | None,

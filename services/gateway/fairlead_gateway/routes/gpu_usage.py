@@ -18,6 +18,7 @@ from fairlead_gateway.access.statements import shown_statement
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.router import Router, listed, on_job
 from fairlead_gateway.sources.service_queries import TelemetryFault, ask_telemetry
 from fairlead_gateway.views.fold import Views
@@ -35,8 +36,18 @@ from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
 from fairlead_schemas.units.timestamps import SECOND_NS, midnight, parse_rfc3339
 
-From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
-To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]
+From = Annotated[
+    str,
+    Query(
+        alias="from",
+        json_schema_extra=grammar.TIME,
+        description="RFC 3339 with zone; none: when the attempt was placed.",
+    ),
+]
+To = Annotated[
+    str,
+    Query(json_schema_extra=grammar.TIME, description="RFC 3339 with zone; none: when its devices came back, or now."),
+]
 Step = Annotated[
     str,
     Query(
@@ -102,7 +113,9 @@ def _step(text: str) -> int:
 #: Short, so that a client that polls every second soon learns that there is nothing to see.
 TIMEOUT_S = 2.0
 
-Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]
+Jobs = Annotated[
+    str, Query(min_length=1, json_schema_extra=grammar.JOBS, description=f"Ids joined by commas, {JOBS_MAX} at most.")
+]
 
 
 def current_use_routes(views: Views, bus: Bus) -> Router:
@@ -134,7 +147,14 @@ def _ids(text: str) -> list[str]:
     return ids
 
 
-Month = Annotated[str, Query(alias="statement", description='A month of UTC, "2026-11"; none: the one that it is.')]
+Month = Annotated[
+    str,
+    Query(
+        alias="statement",
+        json_schema_extra={"pattern": "^([0-9]{4}-(0[1-9]|1[0-2]))?$"},
+        description='A month of UTC, "2026-11"; none: the one that it is.',
+    ),
+]
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 

@@ -259,6 +259,7 @@ def _add_changes(router: Router, handlers: NotificationRoutes) -> None:
         "Make a rule: events of these kinds are sent to a webhook or by mail. The key of its signatures is shown once",
         doc.NewNotificationRule,
         right=SIGNED_IN,
+        keyed=False,
         body=RuleRequest,
         status=201,
     )
@@ -268,7 +269,7 @@ def _add_changes(router: Router, handlers: NotificationRoutes) -> None:
         handlers.note("notification_made", request, head, made.id, made.owner)
         return JsonResponse(made, status_code=201, headers=NO_STORE)
 
-    @router.command("DELETE", "/v1/notifications/{notification}", "Remove a rule", right=SIGNED_IN)
+    @router.command("DELETE", "/v1/notifications/{notification}", "Remove a rule", right=SIGNED_IN, keyed=False)
     async def remove_notification(notification: str, request: Request) -> Response:
         head = head_of(request)
         rule = await handlers.remove(head, notification)
@@ -281,6 +282,7 @@ def _add_changes(router: Router, handlers: NotificationRoutes) -> None:
         "Send a test message to a rule's destination; one that is paused goes on if it arrives",
         doc.DeliveryTest,
         right=SIGNED_IN,
+        keyed=False,
         body=EmptyRequest,
         required=False,
         operation_id="test_notification",

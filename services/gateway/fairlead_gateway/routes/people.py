@@ -95,7 +95,9 @@ def _add_creation(router: Router, views: Views, accounts: Accounts, passwords: P
         principal = await accounts.create(head, kind, new, phc)
         return JsonResponse(await _document(views, accounts, principal), status_code=201)
 
-    @router.command("POST", "/v1/people", "Make a local user, without any role", right=_KNOW_THEM, body=PersonRequest)
+    @router.command(
+        "POST", "/v1/people", "Make a local user, without any role", right=_KNOW_THEM, keyed=False, body=PersonRequest
+    )
     async def create_person(request: Request) -> Response:
         head, wanted = require_sign_on(head_of(request)), await read_request(request, PersonRequest)
         require_login(wanted.login)
@@ -109,6 +111,7 @@ def _add_creation(router: Router, views: Views, accounts: Accounts, passwords: P
         "/v1/service-accounts",
         "Make a service account, without any role",
         right=_KNOW_THEM,
+        keyed=False,
         body=ServiceRequest,
     )
     async def create_service_account(request: Request) -> Response:
@@ -160,6 +163,7 @@ def _add_verbs(router: Router, views: Views, accounts: Accounts) -> None:
         "/v1/people/{who}:forget",
         "Suspend a principal and erase everything about it; only its opaque id is left, in the log",
         right=_KNOW_THEM,
+        keyed=False,
         body=EmptyRequest,
         required=False,
         operation_id="forget_person",
@@ -177,6 +181,7 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
         "/v1/people/{who}:password",
         "Set the password of a local user: one's own by the current one, that of others as an admin. All other sessions of the user end",
         right=SIGNED_IN,
+        keyed=False,
         body=PasswordRequest,
         operation_id="set_password",
     )

@@ -18,6 +18,7 @@ from fairlead_gateway.command_results import owner_mark
 from fairlead_gateway.errors import bad_field, not_found, unknown_choice
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.page_tokens import bad_token, page_token, place_of
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
 from fairlead_gateway.routes.entity_tags import entity_tag, has_seen, tagged
 from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
@@ -46,8 +47,18 @@ WAIT_S_MAX = 20
 AT_WORDS = 'The answer as of then: a log sequence, an RFC 3339 time with its zone, or how long ago ("2 hours ago").'
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
 AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
-Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
-At = Annotated[str, Query(description=AT_WORDS)]
+Continue = Annotated[
+    str,
+    Query(
+        alias="continue",
+        json_schema_extra={"pattern": "^[A-Za-z0-9_-]*$"},
+        description="The `next` of the page before.",
+    ),
+]
+At = Annotated[
+    str,
+    Query(json_schema_extra=grammar.MOMENT, description=AT_WORDS),
+]
 Until = Annotated[
     str,
     Query(json_schema_extra={"enum": ["", *UNTIL]}, description="Answer when the job has started, or has ended."),
@@ -83,16 +94,30 @@ def _add_jobs(router: Router, views: Views, past: HistoricalViews) -> None:
     @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job], right=listed("job:read"))
     async def list_jobs(
         request: Request,
-        state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
-        queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
-        user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
+        state: Annotated[
+            str, Query(json_schema_extra=grammar.STATES, description="One state or several, joined by commas.")
+        ] = "",
+        queue: Annotated[
+            str,
+            Query(
+                json_schema_extra=grammar.QUEUES,
+                description="One queue or several, joined by commas, with all queues below.",
+            ),
+        ] = "",
+        user: Annotated[
+            str, Query(json_schema_extra=grammar.TOKENS, description="One user or several, joined by commas.")
+        ] = "",
         name: Annotated[
             str, Query(description='One name or several, joined by commas; "*" stands for any characters.')
         ] = "",
         label: Annotated[str, Query(description='Labels that a job has, all of them: "team=vision,stage".')] = "",
         project: Annotated[str, Query(description="One project or several, joined by commas.")] = "",
         since: Annotated[
-            str, Query(description='Without jobs that had ended before: an RFC 3339 time, or how long ago, "1d".')
+            str,
+            Query(
+                json_schema_extra=grammar.SINCE,
+                description='Without jobs that had ended before: an RFC 3339 time, or how long ago, "1d".',
+            ),
         ] = "",
         elements: Annotated[bool, Query(description="False: arrays stand for their elements.")] = True,
         limit: Limit = LIMIT_DEFAULT,

@@ -22,7 +22,7 @@ from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_file, read_json, read_request
-from fairlead_gateway.routes import entity_tags
+from fairlead_gateway.routes import entity_tags, grammar
 from fairlead_gateway.routes.entity_tags import entity_tag, key_part, unchanged_since
 from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.queue_roles import QueueRoles
@@ -254,7 +254,12 @@ def _add_delete(router: Router, changes: QueueChanges) -> None:
         path: str,
         request: Request,
         move_to: Annotated[
-            str, Query(alias="moveTo", description="Where its waiting jobs go; else it must have none.")
+            str,
+            Query(
+                alias="moveTo",
+                json_schema_extra=grammar.QUEUE,
+                description="Where its waiting jobs go; else it must have none.",
+            ),
         ] = "",
     ) -> Response:
         head = head_of(request)

@@ -65,6 +65,7 @@ _NAMES: dict[Any, str] = {
 }
 #: Handlers whose callers decide on the query's names: identity providers add parameters of their own, which RFC 6749 wants ignored.
 ANY_QUERY: set[Callable[..., Any]] = set()
+FORM_TYPE = "application/x-www-form-urlencoded"
 #: Answers a fast route from the request's head and body.
 type FastHandler = Callable[[RequestHead, bytes], Awaitable[HttpResponse]]
 
@@ -175,12 +176,18 @@ class Router(APIRouter):
         operation_id: str | None = None,
         status: int = 200,
         matched: bool = False,
+        keyed: bool = True,
+        form: tuple[str, ...] = (),
     ) -> Any:
-        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202. `status`: of its answer; `matched`: it
-        takes If-Match.
+        """Decorate a route that sends a command: it takes an Idempotency-Key unless `keyed` is False, and may answer 202. `status`: of its
+        answer; `matched`: it takes If-Match; `form`: the fields of the form that it takes instead of JSON.
         """
-        headers = [_KEY, _USER, _ACT_AS, *([_IF_MATCH] if matched else ())]
+        names = [_USER, _ACT_AS] if right.kind != "public" else []
+        headers = [*([_KEY] if keyed else ()), *names, *([_IF_MATCH] if matched else ())]
         extra = {"parameters": headers, **({} if body is None else self.body(body, required=required))}
+        if form:
+            fields = {"type": "object", "properties": {name: {"type": "string"} for name in form}}
+            extra["requestBody"] = {"required": True, "content": json_content(fields, FORM_TYPE)}
         route = self.api_route(
             path,
             methods=[method],

@@ -151,6 +151,7 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
         doc.SignedIn,
         doc.CliTokens,
         right=PUBLIC,
+        keyed=False,
         body=LocalSignInRequest,
     )
     async def sign_in_local(request: Request) -> Response:
@@ -181,7 +182,12 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
     accounts = sign_in.accounts
 
     @router.command(
-        "POST", "/v1/sign-in/links", "Make a link that signs the caller in once", doc.SignInLink, right=SIGNED_IN
+        "POST",
+        "/v1/sign-in/links",
+        "Make a link that signs the caller in once",
+        doc.SignInLink,
+        right=SIGNED_IN,
+        keyed=False,
     )
     async def create_link(request: Request) -> Response:
         head, _ = require_sign_on(head_of(request)), await read_request(request, EmptyRequest)
@@ -202,6 +208,7 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
         doc.SignedIn,
         doc.CliTokens,
         right=PUBLIC,
+        keyed=False,
         body=LinkRequest,
     )
     async def use_link(request: Request) -> Response:
@@ -226,6 +233,16 @@ def _add_token(router: Router, sign_in: SignInRoutes, grants: Mapping[str, Grant
         "Refresh a sign-in of a program, or get one by a code or a job token (RFC 6749, RFC 8693; a form)",
         doc.CliTokens,
         right=PUBLIC,
+        keyed=False,
+        form=(
+            "grant_type",
+            "refresh_token",
+            "code",
+            "code_verifier",
+            "redirect_uri",
+            "subject_token",
+            "subject_token_type",
+        ),
     )
     async def refresh_token(request: Request) -> Response:
         sign_in.require_page(request)
@@ -239,7 +256,7 @@ def _add_token(router: Router, sign_in: SignInRoutes, grants: Mapping[str, Grant
 
 
 def _add_sign_out(router: Router, views: Views, accounts: Accounts) -> None:
-    @router.command("POST", "/v1/sign-out", "End this session", right=SIGNED_IN)
+    @router.command("POST", "/v1/sign-out", "End this session", right=SIGNED_IN, keyed=False)
     async def sign_out(request: Request) -> Response:
         head, _ = require_sign_on(head_of(request)), await read_request(request, EmptyRequest)
         caller = caller_of(request)

@@ -230,6 +230,8 @@ def _add_device(router: Router, shared: SignOnRoutes) -> None:
         "Begin a sign-in of a command without a browser (RFC 8628; a form)",
         doc.DeviceCode,
         right=PUBLIC,
+        keyed=False,
+        form=("machine",),
     )
     async def begin_device(request: Request) -> Response:
         shared.sign_in.require_page(request)
@@ -251,6 +253,8 @@ def _add_device(router: Router, shared: SignOnRoutes) -> None:
         "Get the tokens of a sign-in that a person has allowed (RFC 8628; a form)",
         doc.CliTokens,
         right=PUBLIC,
+        keyed=False,
+        form=("grant_type", "device_code"),
     )
     async def device_tokens(request: Request) -> Response:
         shared.sign_in.require_page(request)

@@ -92,7 +92,16 @@ async def _document(accounts: Accounts, token: Token, note: CredentialNote) -> d
 
 
 def _add_changes(router: Router, views: Views, accounts: Accounts, clock: Clock) -> None:
-    @router.command("POST", "/v1/tokens", "Make a token; its text is shown once", right=SIGNED_IN, body=TokenRequest)
+    @router.command(
+        "POST",
+        "/v1/tokens",
+        "Make a token; its text is shown once",
+        doc.NewToken,
+        status=201,
+        right=SIGNED_IN,
+        keyed=False,
+        body=TokenRequest,
+    )
     async def create_token(request: Request) -> Response:
         head, wanted = require_sign_on(head_of(request)), await read_request(request, TokenRequest)
         require_text("name", wanted.name)
@@ -114,7 +123,7 @@ def _add_changes(router: Router, views: Views, accounts: Accounts, clock: Clock)
         answer = doc.NewToken(id=token, token=text, expires_at=rfc3339(expires_ns), sequence=views.sequence)
         return JsonResponse(answer, status_code=201, headers=NO_STORE)
 
-    @router.command("DELETE", "/v1/tokens/{token}", "Revoke a token", right=SIGNED_IN)
+    @router.command("DELETE", "/v1/tokens/{token}", "Revoke a token", right=SIGNED_IN, keyed=False)
     async def revoke_token(token: str, request: Request) -> Response:
         head = require_sign_on(head_of(request))
         held, caller = views.access.tokens.get(token), head.caller

@@ -25,7 +25,7 @@ from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
-from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
+from fairlead_gateway.http_messages import HEAD, ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
@@ -134,13 +134,15 @@ def build_app(
         generate_unique_id_function=lambda route: route.name,
     )
     routers.append(_own_routes(folding, numbers, readiness))
-    routers.append(install(app, routers))
+    routers.append(install(app, routers, is_open=guard.callers.is_open))
     rights = rights_of(routers)
 
     parameters: dict[Callable[..., Any], list[str]] = {}
 
     async def admit(request: Request) -> None:
         """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
+        if HEAD in request.scope:
+            request.scope[HEAD].require_valid()
         await guard.admit(rights[request.scope["endpoint"]], request.scope)
         if "at" in _only_known_parameters(request, parameters):
             await forward_past(request)

@@ -55,6 +55,7 @@ VERSION = version("fairlead-cluster").encode()
 _OWN = (b"cache-control", b"no-store")
 _NO_CORS = Cors()
 _NO_RATE = RateLimit(0, "", "", "")
+_METHODS = CHANGING | {"GET", "HEAD", "OPTIONS"}
 #: Paths that are asked by machines which watch the gateway.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 #: Statuses of changes that were refused for what they ask.
@@ -106,7 +107,10 @@ class FastPath:
                 await self._send(send, preflight, request_id)
                 return
         if refused is None and not self._callers.is_open:
-            refused = await self._identify(scope)
+            if scope["method"] in _METHODS:
+                refused = await self._identify(scope)
+            else:  # no route has it, whoever sends it
+                scope[CALLER] = self._callers.nobody
         if refused is None and self._rate:
             refused = self._take(scope)
         if refused is not None:
