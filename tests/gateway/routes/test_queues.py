@@ -239,7 +239,6 @@ async def test_schemas_and_openapi_describe_queue_files() -> None:
             "Idempotency-Key",
             "If-Match",
             "X-Fairlead-User",
-            "X-Fairlead-Act-As",
         }
         assert {"/v1/pools", "/v1/jobs/{job}:move"} <= set(paths)
 

@@ -177,6 +177,8 @@ async def test_its_bounds_are_those_that_are_enforced() -> None:
 def generate(document: dict[str, Any], folder: Path) -> None:
     """Make a client in `folder`/generated; a warning is a failure."""
     (folder / "openapi.json").write_text(json.dumps(document))
+    # The generator knows no archives: to it they are bytes.
+    (folder / "config.yaml").write_text("content_type_overrides: {application/x-tar: application/octet-stream}")
     env = {**os.environ, "PATH": f"{GENERATOR}/bin:{os.environ['PATH']}"}
     made = subprocess.run(
         [
@@ -184,6 +186,8 @@ def generate(document: dict[str, Any], folder: Path) -> None:
             "generate",
             "--path",
             "openapi.json",
+            "--config",
+            "config.yaml",
             "--meta",
             "none",
             "--output-path",
