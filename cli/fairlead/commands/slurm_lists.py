@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fairlead.client import Client
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.job_changes import changes_of
 from fairlead.commands.options import OPEN_STATES, connect, time_of
@@ -36,6 +37,8 @@ def squeue(
     name: _Names = "",
     nodelist: Annotated[str, typer.Option("--nodelist", "-w", help="Only jobs on these nodes (a,b).")] = "",
     account: Annotated[str, typer.Option("--account", "-A")] = "",
+    all_: Annotated[bool, typer.Option("--all", "-a", show_default=False)] = False,
+    qos: Annotated[str, typer.Option("--qos", "-q", help="As --partition: limits belong to queues here.")] = "",
     noheader: _Plain = False,
     long: Annotated[bool, typer.Option("--long", "-l", show_default=False)] = False,
     start: Annotated[bool, typer.Option("--start", help="Waiting jobs and why they wait.", show_default=False)] = False,
@@ -53,7 +56,7 @@ def squeue(
     with connect() as client:
         page = client.jobs(
             state=slurm_columns.state_names(wanted, OPEN_STATES),
-            queue=partition,
+            queue=",".join(word for word in (partition, qos) if word),
             name=name,
             project=account,
             user=client.me() if me else user,
@@ -97,6 +100,13 @@ def sacct(
     allusers: Annotated[bool, typer.Option("--allusers", "-a", show_default=False)] = False,
     account: Annotated[str, typer.Option("--accounts", "--account", "-A")] = "",
     partition: Annotated[str, typer.Option("--partition", "-r")] = "",
+    nodelist: Annotated[str, typer.Option("--nodelist", "-N", help="Only jobs that ran on these nodes (a,b).")] = "",
+    delimiter: Annotated[str, typer.Option("--delimiter", help="Between columns, in place of the bar.")] = "|",
+    helpformat: Annotated[bool, typer.Option("--helpformat", "-e", show_default=False)] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", "-D", show_default=False)] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", "-T", show_default=False)] = False,
+    clusters: Annotated[bool, typer.Option("--allclusters", "-L", show_default=False)] = False,
+    units: Annotated[str, typer.Option("--units")] = "",
     format_: Annotated[str, typer.Option("--format", "-o", help="Such as JobID,State,Elapsed.")] = "",
     parsable: Annotated[bool, typer.Option("--parsable", "-p", show_default=False)] = False,
     parsable2: Annotated[bool, typer.Option("--parsable2", "-P", show_default=False)] = False,
@@ -108,6 +118,9 @@ def sacct(
     """List jobs, ended ones too, as sacct does (fairlead jobs --all)."""
     if format_ in ("json", "yaml"):
         json, format_ = format_ == "json", ""
+    if helpformat:
+        terminal.write("\n".join(slurm_columns.job_fields()) + "\n")
+        return
     words = "jobid,state,exitcode" if brief else format_
     shape = slurm_columns.sacct_format(words, long=long)
     since = time_of(starttime.replace("T", " ")) if starttime and starttime != "now" else ""
@@ -127,9 +140,12 @@ def sacct(
     if endtime:
         until = time_of(endtime.replace("T", " "))
         rows = [job for job in rows if job.submitted_at <= until]
+    if nodelist:
+        rows = [job for job in rows if set(job.nodes) & set(slurm_columns.names(nodelist))]
     rows = sorted(rows, key=lambda job: (int(job.id.partition("_")[0]), job.state in END_STATES, job.id))
     if words or long or parsable or parsable2:
-        terminal.write(shape.text(rows, header=not noheader, bars="|" if parsable2 else "||" if parsable else ""))
+        bars = delimiter if parsable or parsable2 else ""
+        terminal.write(shape.text(rows, header=not noheader, bars=bars, last=parsable and not parsable2))
     else:
         _write([[c.text(job) for c in columns.SACCT] for job in rows], columns.SACCT, header=not noheader)
 
@@ -143,6 +159,14 @@ def sinfo(
     reasons: Annotated[bool, typer.Option("--list-reasons", "-R", show_default=False)] = False,
     noheader: _Plain = False,
     summarize: Annotated[bool, typer.Option("--summarize", "-s", show_default=False)] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", show_default=False)] = False,
+    exact: Annotated[bool, typer.Option("--exact", "-e", show_default=False)] = False,
+    dead: Annotated[
+        bool, typer.Option("--dead", "-d", help="Only nodes that do not answer.", show_default=False)
+    ] = False,
+    responding: Annotated[
+        bool, typer.Option("--responding", "-r", help="Only nodes that answer.", show_default=False)
+    ] = False,
     format_: Annotated[str, typer.Option("--format", "-o", help='Such as "%P %D %t %G %N".')] = "",
     json: Annotated[bool, typer.Option("--json", show_default=False)] = False,
 ) -> None:
@@ -156,21 +180,22 @@ def sinfo(
         if json:
             terminal.write(terminal.document(page, Format.json))
             return
-        queues = sorted(queue.path for queue in client.queues().items)
+        queues = sorted(client.queues().items, key=lambda queue: queue.path)
     found = [node for node in page.items if not nodes or node.id in slurm_columns.names(nodes)]
     found = [node for node in found if not states or columns.slurm_node_state(node) in states.lower().split(",")]
+    if dead or responding:
+        found = [node for node in found if (node.state in ("lost", "silent")) == dead]
     if reasons:
         found = [node for node in found if node.reason]
     # Every queue may use every node; a job without a queue goes to the one that is marked.
-    partitions = [
-        f"{path}*" if path == DEFAULT_QUEUE else path
-        for path in queues
-        if not partition or path in partition.split(",")
-    ]
+    partitions = {
+        f"{queue.path}*" if queue.path == DEFAULT_QUEUE else queue.path: slurm_columns.closed_as(queue, queues)
+        for queue in queues
+        if not partition or queue.path in partition.split(",")
+    }
     rows = slurm_columns.sinfo_rows(found, partitions, by_node=by_node or reasons)
     if usual:
-        lines = [(row.partition, row.state, [node.id for node in row.nodes]) for row in rows]
-        _write([[c.text(line) for c in columns.SINFO] for line in lines], columns.SINFO, header=not noheader)
+        _write([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO, header=not noheader)
     else:
         terminal.write(shape.text(rows, header=not noheader))
 
@@ -210,9 +235,11 @@ def scancel(
 def scontrol(
     words: Annotated[list[str] | None, typer.Argument(metavar="VERB [WHAT]…", show_default=False)] = None,
 ) -> None:
-    """Show, hold, release or change jobs, and drain nodes, as scontrol does.
+    """Show, hold, release, requeue or change jobs, drain nodes, and close partitions, as scontrol does.
 
-    scontrol show job 12 | show node n1 | hold 12 | release 12 | update JobId=12 TimeLimit=2:00:00
+    scontrol show job 12 | show node n1 | hold 12 | requeue 12 | update JobId=12 TimeLimit=2:00:00
+
+    scontrol update PartitionName=research State=DOWN     (fairlead queues hold research)
     """
     given = [word for word in words or [] if not word.startswith("-")]
     match given:
@@ -224,13 +251,17 @@ def scontrol(
             terminal.write("".join(f"{name}\n" for name in slurm_columns.names(text)))
         case ["hold" | "uhold", *ids] if ids:
             jobs_verbs.hold(_ids(ids), Format.names)
+        case ["requeue", *ids] if ids:
+            jobs_verbs.each(_ids(ids), Client.requeue, "requeued", Format.names)
+        case ["show", "partition" | "partitions", *paths]:
+            _show_partitions(_ids(paths))
         case ["release", *ids] if ids:
             jobs_verbs.release(_ids(ids), Format.names)
         case ["update", *pairs] if pairs:
             _update(dict(_pair(word) for word in pairs))
         case _:
             raise InputRefused(
-                f'expected show job, show node, show hostnames, hold, release or update, found "{" ".join(given)}"',
+                f'expected show job, show node, show partition, show hostnames, hold, release, requeue or update, found "{" ".join(given)}"',
                 hint="fairlead scontrol show job 12",
             )
 
@@ -262,6 +293,9 @@ def _update(pairs: dict[str, str]) -> None:
                 else:
                     client.uncordon(name)
         return
+    if path := pairs.pop("partitionname", ""):
+        _update_partition(path, pairs.pop("state", "").upper(), pairs)
+        return
     job = pairs.pop("jobid", "") or pairs.pop("job", "")
     limit, priority, name = pairs.pop("timelimit", ""), pairs.pop("priority", ""), pairs.pop("jobname", None)
     if not job or pairs:
@@ -278,6 +312,32 @@ def _update(pairs: dict[str, str]) -> None:
         labels=[],
     )
     jobs_verbs.each(_ids([job]), lambda client, one: client.update(one, changes), "updated", Format.names)
+
+
+#: {state of Slurm's partitions: the verbs of `fairlead queues` that make it}
+_PARTITION_STATES = {"DOWN": ("hold",), "DRAIN": ("drain",), "INACTIVE": ("hold", "drain"), "UP": ("release",)}
+
+
+def _update_partition(path: str, state: str, rest: dict[str, str]) -> None:
+    """Carry out `update PartitionName=research State=DOWN`: a partition is a queue."""
+    if state not in _PARTITION_STATES or rest:
+        raise InputRefused(
+            f'expected State={", ".join(_PARTITION_STATES)} of a partition, found "{next(iter(rest), state)}"',
+            hint="fairlead queues hold research",
+        )
+    verbs = {"hold": Client.hold_queue, "drain": Client.drain_queue, "release": Client.release_queue}
+    with connect() as client:
+        for verb in _PARTITION_STATES[state]:
+            verbs[verb](client, path)
+
+
+def _show_partitions(paths: list[str]) -> None:
+    with connect() as client:
+        found = [queue for queue in client.queues().items if not paths or queue.path in paths]
+        nodes = client.nodes().items
+    if missing := set(paths) - {queue.path for queue in found}:
+        raise InputRefused(f"there is no partition {min(missing)}", hint="fairlead queues")
+    terminal.write("\n".join(slurm_columns.partition_record(queue, nodes) for queue in found))
 
 
 def _show_jobs(ids: list[str]) -> None:

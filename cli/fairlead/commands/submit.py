@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer
 from typer.core import TyperCommand
 
@@ -17,7 +18,7 @@ from fairlead.client import Client
 from fairlead.commands import submit_options as option
 from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.commands.submission import send
-from fairlead.errors import Unreachable
+from fairlead.errors import InputRefused, Unreachable
 from fairlead.jobfile import gpu_models, reader
 from fairlead.jobfile.reader import require_kept, source
 from fairlead.jobfile.submit_flags import SubmitOptions, depends_on, jobfile_words, moment, override
@@ -67,6 +68,7 @@ def submit(
     ctx: typer.Context,
     words: option.Words = None,
     file: option.File = None,
+    again: option.Again = "",
     name: option.Name = "",
     queue: option.Queue = "",
     gpus: option.Gpus = "",
@@ -116,6 +118,8 @@ def submit(
 
     fairlead submit -f job.yaml --wait
 
+    fairlead submit --again 812 --time 8h     (the same job once more, with another limit)
+
     A script's or command's options come after it; ours come before.
     """
     with connect() as client:
@@ -130,7 +134,13 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
     options = ctx.params
     given = _given({**options, "array": array})
     file = Path(options["file"]) if options["file"] else None
-    loaded, here = source(options["words"] or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
+    dashes = bool(ctx.meta.get("fairlead.dashes"))
+    if options["again"]:
+        if file is not None or (options["words"] and not dashes):
+            raise InputRefused("expected --again, or a file or script, found both", hint="fairlead submit --again 812")
+        loaded, here = once_more(client, options["again"], options["words"] or []), False
+    else:
+        loaded, here = source(options["words"] or [], file, dashes=dashes)
     for note in [*loaded.notes, *require_kept(loaded.unkept, options["ignore"] or ())]:
         terminal.note(f"warning: {note}")
     own = _words(client, given, options["gpu"], options["after"] or [])
@@ -166,6 +176,26 @@ def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | No
         terminal.note(sent.words())
         names[sync] = sent.name
     return [override(job, {"sync": names[job["sync"]]}) if job.get("sync") in names else job for job in jobs]
+
+
+#: Words of a job file that were for the time of its submit.
+_OF_ITS_TIME = ("held", "startAt", "deadline", "dependsOn")
+
+
+def once_more(client: Client, word: str, command: list[str]) -> reader.Loaded:
+    """Return the job file of a job that was submitted before (an id, a name, `last`), with another command where one is given; without what
+    was for the time of its submit. Raises InputRefused for several jobs.
+    """
+    ids = pick(client, [word], names=True)
+    if len(ids) != 1:
+        raise InputRefused(f'--again: expected one job such as "12", "12_3" or "last", found "{word}"')
+    spec: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(client.job(ids[0]).spec))
+    index = ids[0].partition("_")[2]
+    if index:
+        spec["array"] = f"{index}-{index}"
+    left = [name for name in _OF_ITS_TIME if spec.pop(name, None)]
+    notes = [f"{name} of job {ids[0]} was for its own time and is left out" for name in left]
+    return reader.Loaded([{**spec, "command": command, "args": []} if command else spec], notes)
 
 
 def as_submitted(job: dict[str, Any], present: dict[str, Any]) -> dict[str, Any]:

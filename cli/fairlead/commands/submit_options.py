@@ -9,6 +9,15 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE|SCRIPT] | -- C
 File = Annotated[
     Path | None, typer.Option("--file", "-f", help='Job file: YAML, JSON or a Kubernetes Job; "-" is stdin.')
 ]
+Again = Annotated[
+    str,
+    typer.Option(
+        "--again",
+        metavar="JOB",
+        help="The job file of this job, as a new job, under the other options; of an element of an array that element alone.",
+        show_default=False,
+    ),
+]
 Name = Annotated[str, typer.Option("--name", help="Name of the job.")]
 Queue = Annotated[str, typer.Option("--queue", "-q", help="Queue, such as research/vision.")]
 Gpus = Annotated[str, typer.Option("--gpus", help="GPUs per node (or task): 8, or a share of one: 0.5.")]

@@ -283,12 +283,12 @@ SQUEUE = (
 )  # fmt: skip
 
 SINFO = (
-    TableColumn("PARTITION", lambda r: r[0]),
-    TableColumn("AVAIL", lambda r: "up"),
+    TableColumn("PARTITION", lambda r: r.partition),
+    TableColumn("AVAIL", lambda r: r.avail),
     TableColumn("TIMELIMIT", lambda r: "infinite", right=True),
-    TableColumn("NODES", lambda r: str(len(r[2])), right=True),
-    TableColumn("STATE", lambda r: r[1]),
-    TableColumn("NODELIST", lambda r: ",".join(r[2])),
+    TableColumn("NODES", lambda r: str(len(r.nodes)), right=True),
+    TableColumn("STATE", lambda r: r.state),
+    TableColumn("NODELIST", lambda r: ",".join(node.id for node in r.nodes)),
 )
 
 SACCT = (

@@ -7,10 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fairlead.errors import InputRefused
 from fairlead.render.columns import SLURM_STATE_WORDS, SLURM_STATES, elapsed_seconds, job_request, slurm_node_state
 from fairlead_schemas.http.api import Job, Node, Queue
 from fairlead_schemas.queries.telemetry import JobMetrics
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.units import hostlists
 from fairlead_schemas.units.quantities import format_milli
 
@@ -30,13 +33,13 @@ class ListShape(NamedTuple):
 
     fields: tuple[Field, ...]
 
-    def text(self, rows: Iterable[Any], *, header: bool = True, bars: str = "") -> str:
-        """Return the list. `bars` "|": without alignment; "||": with a bar after the last, too."""
+    def text(self, rows: Iterable[Any], *, header: bool = True, bars: str = "", last: bool = False) -> str:
+        """Return the list. `bars` such as "|": between columns that are not aligned, and with `last` after the last one."""
         cells = [[field.text(row) for field in self.fields] for row in rows]
         if header:
             cells.insert(0, [field.head for field in self.fields])
         if bars:
-            return "".join("|".join(line) + ("|" if bars == "||" else "") + "\n" for line in cells)
+            return "".join(bars.join(line) + (bars if last else "") + "\n" for line in cells)
         literal = any(field.before.strip() for field in self.fields)  # "%i|%T" is for programs: nothing is aligned
         if literal:
             return "".join(self._joined(line, [field.width for field in self.fields]) for line in cells)
@@ -108,6 +111,24 @@ def _cpus(job: Job) -> str:
     return str(sum(kind.units * max(1, kind.cpu_milli // 1000) for kind in request.kinds))
 
 
+def _file(job: Job) -> dict[str, Any]:
+    """The job file."""
+    found: dict[str, Any] = msgspec.json.decode(bytes(job.spec))
+    return found
+
+
+_AFTER = {"succeeded": "afterok", "failed": "afternotok", "ended": "afterany"}
+
+
+def _dependency(job: Job) -> str:
+    return ",".join(f"{_AFTER[each['state']]}:{each['job']}" for each in job.after)
+
+
+def job_fields() -> list[str]:
+    """Return the names of all fields that --format takes."""
+    return sorted([*(head for head, _ in _JOB.values()), *_EMPTY], key=str.lower)
+
+
 #: Fields of a job: by Slurm's words in lower case, (head, text).
 _JOB: dict[str, tuple[str, Callable[[Any], str]]] = {
     "jobid": ("JobID", lambda j: j.id),
@@ -151,6 +172,22 @@ _JOB: dict[str, tuple[str, Callable[[Any], str]]] = {
     "command": ("COMMAND", lambda j: j.name),
     "qos": ("QOS", lambda j: j.queue),
     "comment": ("Comment", lambda j: ""),
+    "reqmem": ("ReqMem", lambda j: f"{job_request(j).memory_mib_total}M"),
+    "reqcpus": ("ReqCPUS", _cpus),
+    "reqnodes": ("ReqNodes", lambda j: str(job_request(j).units)),
+    "minmemory": ("MIN_MEMORY", lambda j: f"{job_request(j).memory_mib}M"),
+    "mincpus": ("MIN_CPUS", lambda j: str(max(1, job_request(j).cpu_milli // 1000))),
+    "cputimeraw": ("CPUTimeRAW", lambda j: str(elapsed_seconds(j) * int(_cpus(j)))),
+    "cputime": ("CPUTime", lambda j: clock(elapsed_seconds(j) * int(_cpus(j)))),
+    "timelimitraw": (
+        "TimelimitRaw",
+        lambda j: "" if j.left_seconds is None else str((j.left_seconds + j.used_seconds) // 60),
+    ),
+    "derivedexitcode": ("DerivedExitCode", _exit),
+    "batchhost": ("BATCH_HOST", lambda j: next(iter(j.nodes), "")),
+    "dependency": ("DEPENDENCY", _dependency),
+    "workdir": ("WorkDir", lambda j: str(_file(j).get("workdir", ""))),
+    "cluster": ("Cluster", lambda j: "fairlead"),
 }
 #: Fields of Slurm's that nothing here has a value for: an empty column, so that scripts that name them go on.
 _EMPTY = (
@@ -158,13 +195,27 @@ _EMPTY = (
     "avecpu",
     "averss",
     "maxvmsize",
-    "reqmem",
-    "cputime",
-    "cputimeraw",
+    "maxrssnode",
+    "maxrsstask",
+    "avevmsize",
     "totalcpu",
+    "usercpu",
+    "systemcpu",
+    "maxdiskread",
+    "maxdiskwrite",
     "consumedenergy",
-    "workdir",
-    "cluster",
+    "consumedenergyraw",
+    "ntasks",
+    "uid",
+    "gid",
+    "group",
+    "groupname",
+    "wckey",
+    "reservation",
+    "admincomment",
+    "layout",
+    "associd",
+    "flags",
 )
 #: squeue's letters, with the head that squeue prints over them.
 _LETTERS: dict[str, tuple[str, str]] = {
@@ -174,7 +225,8 @@ _LETTERS: dict[str, tuple[str, str]] = {
     "N": ("nodelist", "NODELIST"), "r": ("reason", "REASON"), "S": ("starttime", "START_TIME"), "e": ("endtime", "END_TIME"),
     "V": ("submittime", "SUBMIT_TIME"), "b": ("tres_per_node", "TRES_PER_NODE"), "a": ("account", "ACCOUNT"), "Q": ("priority", "PRIORITY"),
     "p": ("priority", "PRIORITY"), "q": ("qos", "QOS"), "F": ("arrayjobid", "ARRAY_JOB_ID"), "K": ("arraytaskid", "ARRAY_TASK_ID"),
-    "o": ("command", "COMMAND"), "k": ("comment", "COMMENT"),
+    "o": ("command", "COMMAND"), "k": ("comment", "COMMENT"), "m": ("minmemory", "MIN_MEMORY"), "c": ("mincpus", "MIN_CPUS"),
+    "B": ("batchhost", "EXEC_HOST"), "E": ("dependency", "DEPENDENCY"), "Z": ("workdir", "WORK_DIR"),
 }  # fmt: skip
 _SQUEUE = "%i %P %j %u %t %M %D %R"
 _SQUEUE_LONG = "%i %P %j %u %T %M %l %D %R"
@@ -277,17 +329,33 @@ class NodeGroup(NamedTuple):
     partition: str
     state: str
     nodes: Sequence[Node]
+    #: up | down | drain | inact
+    avail: str = "up"
 
 
-def sinfo_rows(nodes: Sequence[Node], partitions: Sequence[str], *, by_node: bool) -> list[NodeGroup]:
-    """Return sinfo's lines: by state, or one for each node."""
+#: {(held, drained): sinfo's word for the partition}
+_AVAIL = {(False, False): "up", (True, False): "down", (False, True): "drain", (True, True): "inact"}
+
+
+def closed_as(queue: Queue, queues: Sequence[Queue]) -> str:
+    """Return sinfo's word for a queue that is held or drained by itself or by one above it; "up" for an open one."""
+    above = [each for each in queues if queue.path == each.path or queue.path.startswith(f"{each.path}/")]
+    return _AVAIL[any(each.held for each in above), any(each.drained for each in above)]
+
+
+def sinfo_rows(nodes: Sequence[Node], partitions: Mapping[str, str], *, by_node: bool) -> list[NodeGroup]:
+    """Return sinfo's lines: by state, or one for each node. `partitions`: {name: its availability}."""
     if by_node:
-        pairs = [(node, partition) for node in nodes for partition in partitions]
-        return [NodeGroup(partition, slurm_node_state(node), [node]) for node, partition in pairs]
+        pairs = [(node, *partition) for node in nodes for partition in partitions.items()]
+        return [NodeGroup(name, slurm_node_state(node), [node], avail) for node, name, avail in pairs]
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         groups.setdefault(slurm_node_state(node), []).append(node)
-    return [NodeGroup(partition, state, group) for partition in partitions for state, group in sorted(groups.items())]
+    return [
+        NodeGroup(name, state, group, avail)
+        for name, avail in partitions.items()
+        for state, group in sorted(groups.items())
+    ]
 
 
 def _gres(row: NodeGroup) -> str:
@@ -296,7 +364,7 @@ def _gres(row: NodeGroup) -> str:
 
 
 _SINFO: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "P": ("PARTITION", lambda r: r.partition), "R": ("PARTITION", lambda r: r.partition.rstrip("*")), "a": ("AVAIL", lambda r: "up"),
+    "P": ("PARTITION", lambda r: r.partition), "R": ("PARTITION", lambda r: r.partition.rstrip("*")), "a": ("AVAIL", lambda r: r.avail),
     "l": ("TIMELIMIT", lambda r: "infinite"), "D": ("NODES", lambda r: str(len(r.nodes))), "t": ("STATE", lambda r: r.state),
     "T": ("STATE", lambda r: r.state), "N": ("NODELIST", lambda r: ",".join(node.id for node in r.nodes)), "G": ("GRES", _gres),
     "n": ("HOSTNAMES", lambda r: ",".join(node.hostname for node in r.nodes)),
@@ -366,6 +434,20 @@ def node_record(node: Node) -> str:
         f"   State={slurm_node_state(node).upper()} Reason={node.reason or 'none'}",
         f"   CPUAlloc={used} CPUTot={node.cpu_milli // 1000} RealMemory={node.memory_mib} FreeMem={node.memory_mib_free}",
         f"   Gres=gpu:{node.gpus} GresUsed=gpu:{node.gpus - node.gpus_free}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def partition_record(queue: Queue, nodes: Sequence[Node]) -> str:
+    """Return the queue as `scontrol show partition` prints it. Every queue may use the nodes of its pool."""
+    own = [node for node in nodes if node.labels.get(POOL_LABEL, DEFAULT_POOL) == queue.pool]
+    state = {"up": "UP", "down": "DOWN", "drain": "DRAIN", "inact": "INACTIVE"}
+    most = queue.maximum.get("gpu")
+    lines = [
+        f"PartitionName={queue.path}",
+        f"   State={state[closed_as(queue, [queue])]} Default={'YES' if queue.path == 'default' else 'NO'}",
+        f"   TotalNodes={len(own)} Nodes={','.join(node.id for node in own) or '(null)'}",
+        f"   TotalCPUs={sum(node.cpu_milli for node in own) // 1000} MaxTime=UNLIMITED MaxGPUs={format_milli(most) if most is not None else 'UNLIMITED'}",
     ]
     return "\n".join(lines) + "\n"
 

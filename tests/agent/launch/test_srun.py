@@ -67,6 +67,44 @@ lines"
     ]
 
 
+def test_a_step_that_cannot_start_says_so_in_sruns_name(tmp_path: Path) -> None:
+    """A command that is missing, that is no program, whose interpreter is missing; a directory and files that are not there. No line
+    names a file of the agent's, and shells' own words (echo, true) are programs, too.
+    """
+    script = r"""
+      echo data > plain; printf '#!/no/such/sh\ntrue\n' > odd; chmod +x odd
+      srun -N1 -n1 nosuch --option; echo "code $?"
+      srun -N1 -n1 ./nosuch; echo "code $?"
+      srun -N1 -n1 ./plain; echo "code $?"
+      srun -N1 -n1 ./odd; echo "code $?"
+      srun -N1 -n2 -l nosuch; echo "code $?"
+      srun -N1 -n1 -w n2 nosuch; echo "code $?"
+      srun -N1 -n1 --chdir=/no/such true; echo "code $?"
+      srun -N1 -n1 --output=no/such/file true; echo "code $?"
+      srun -N1 -n1 echo fine; srun -N1 -n1 true; echo "code $?"
+    """
+    ended, first, second = asyncio.run(ran(tmp_path, script))
+    assert ended.exit_code == 0
+    assert [line for line in first if line.startswith("code")] == [
+        f"code {code}" for code in (127, 127, 126, 127, 127, 127, 1, 1, 0)
+    ]
+    assert "fine" in first
+    words = [line for line in (*first, *second) if "srun:" in line]
+    assert sorted(line.removeprefix("0: ").removeprefix("1: ") for line in words) == sorted(
+        [
+            *("srun: error: n1: task 0: nosuch: command not found",) * 2,
+            "srun: error: n1: task 1: nosuch: command not found",
+            "srun: error: n2: task 0: nosuch: command not found",
+            "srun: error: n1: task 0: ./nosuch: command not found",
+            "srun: error: n1: task 0: ./plain: permission denied",
+            "srun: error: n1: task 0: ./odd: its interpreter /no/such/sh is not there",
+            'srun: error: --chdir: there is no directory "/no/such"',
+            "srun: error: n1: task 0: cannot write no/such/file",
+        ]
+    )
+    assert not [line for line in (*first, *second) if str(tmp_path) in line or "/slurm/" in line]
+
+
 def test_steps_stay_within_the_job_and_its_files_have_the_output(tmp_path: Path) -> None:
     """Labels, the highest exit code, refusals; the job file's files hold both nodes' lines, for the name of the job as one part."""
     script = r"""

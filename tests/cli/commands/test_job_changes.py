@@ -48,3 +48,34 @@ def test_a_requeue_is_one_request_for_each_job(gateway: GatewayStub, run: Run) -
         0,
         "".join(f"{job} is being stopped, and queued again\n" for job in ("812_3", "812_7")),
     )
+
+
+def test_a_job_is_submitted_again_under_other_options(gateway: GatewayStub, run: Run) -> None:
+    """Its job file as a new job; what was for the time of its submit is left out, and said."""
+    spec = {"command": ["python", "train.py"], "args": ["--epochs", "3"], "queue": "research", "env": {"A": "1"}, "nodes": 2,
+            "held": True, "startAt": "2026-01-01T00:00:00Z", "dependsOn": [7]}  # fmt: skip
+    gateway.on("GET", "/v1/jobs/812", job_document(spec=spec))
+    gateway.on("POST", "/v1/jobs", {"id": "900", "state": "queued", "sequence": 50}, 201)
+    ran = run("submit", "--again", "812", "--time", "8h", "--env", "B=2")
+    assert (ran.code, ran.out) == (0, "900\n")
+    assert "held of job 812 was for its own time and is left out" in ran.err
+    kept = {key: spec[key] for key in ("command", "args", "queue", "nodes")}
+    assert gateway.bodies() == [{**kept, "env": {"A": "1", "B": "2"}, "time": {"total": "8h"}}]
+    assert run("submit", "--again", "812", "--", "python", "other.py").code == 0
+    assert gateway.bodies()[-1]["command"] == ["python", "other.py"] and not gateway.bodies()[-1].get("args")
+
+
+def test_an_element_is_submitted_again_alone(gateway: GatewayStub, run: Run) -> None:
+    """With its own index, so that the program does the same work."""
+    gateway.on("GET", "/v1/jobs/812_3", job_document("812_3", spec={"command": ["true"], "array": "0-7%2"}))
+    gateway.on("POST", "/v1/jobs", {"id": "900", "state": "queued", "sequence": 50}, 201)
+    assert run("submit", "--again", "812_3").code == 0
+    assert gateway.bodies() == [{"command": ["true"], "array": "3-3"}]
+
+
+def test_again_takes_one_job_and_no_file(gateway: GatewayStub, run: Run) -> None:
+    """What is asked twice is refused, and nothing is sent."""
+    for words in (("--again", "1-3"), ("--again", "812", "-f", "job.yaml"), ("--again", "812", "train.sh")):
+        refused = run("submit", *words)
+        assert refused.code == 2 and "--again" in refused.err
+    assert not gateway.bodies()

@@ -28,6 +28,11 @@ def jobs(gateway: GatewayStub) -> GatewayStub:
             "JobIDRaw|Elapsed|Start|NodeList|\n12_1|00:01:30|2026-01-01T00:00:01|n1|\n",
         ),
         (("sprio", "-h", "-j", "9"), "9 research ada 70\n"),
+        (("squeue", "-h", "-a", "-j", "10", "-o", "%i %c %m %B %E %Z"), "10 1 1024M n1\n"),
+        (
+            ("sacct", "-n", "-P", "-D", "-N", "n1", "-j", "10", "--delimiter=;", "-o", "JobID,ReqMem,NTasks,CPUTime"),
+            "10;1024M;;00:01:30\n",
+        ),
     ],
 )
 def test_lists_have_the_asked_for_columns(jobs: GatewayStub, run: Run, words: tuple[str, ...], expected: str) -> None:
@@ -49,9 +54,9 @@ def test_states_are_ours_in_the_request(jobs: GatewayStub, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("squeue", "-o", "%i %Z"), 'found "%Z"'),
+        (("squeue", "-o", "%i %X"), 'found "%X"'),
         (("squeue", "-t", "SLEEPY"), 'found "SLEEPY"'),
-        (("squeue", "-S", "-Z"), 'found "-Z"'),
+        (("squeue", "-S", "-X"), 'found "-X"'),
         (("sacct", "--format=JobID,Mood"), 'found "Mood"'),
         (("sacct", "--format=JobID%wide"), 'found "JobID%wide"'),
         (("scancel",), "expected job ids"),
@@ -103,3 +108,35 @@ def test_scancel_by_filters_cancels_the_listed_jobs_only(gateway: GatewayStub, r
     assert (ran.code, ran.out) == (0, "job/9\n")
     gateway.on("GET", "/v1/jobs", page())
     assert (run("scancel", "-u", "ben").code, run("scancel", "-u", "ben").out) == (0, "")
+
+
+def test_partitions_are_queues_that_are_held_and_drained(gateway: GatewayStub, run: Run) -> None:
+    """scontrol's states of a partition are the verbs of queues; sinfo and scontrol show them, also below a closed queue."""
+    closed = {"by": "ann", "reason": "", "since": "2026-01-01T00:00:00.000Z"}
+    gateway.on("GET", "/v1/nodes", page(node_document(), node_document(id="n2", state="lost")))
+    gateway.on(
+        "GET",
+        "/v1/queues",
+        page(queue_document("a", held=closed), queue_document("a/b", drained=closed), queue_document("default")),
+    )
+    assert run("sinfo", "-h", "-t", "mix", "-o", "%P|%a").out == "a|down\na/b|inact\ndefault*|up\n"
+    assert run("sinfo", "-h", "-d", "-p", "default", "-o", "%N").out == "n2\n"
+    assert run("sinfo", "-h", "-r", "-p", "default", "-o", "%N").out == "n1\n"
+    assert "State=DOWN Default=NO\n   TotalNodes=2 Nodes=n1,n2" in run("scontrol", "show", "partition", "a").out
+    assert run("scontrol", "show", "partition", "nope").code == 2
+    for verb in ("hold", "drain", "release"):
+        gateway.on("POST", f"/v1/queues/a/b:{verb}", queue_document("a/b"))
+    for state in ("DOWN", "drain", "INACTIVE", "UP"):
+        assert run("scontrol", "update", "PartitionName=a/b", f"State={state}").code == 0
+    asked = [request.url.path.partition(":")[2] for request in gateway.requests if request.method == "POST"]
+    assert asked == ["hold", "drain", "hold", "drain", "release"]
+    refused = run("scontrol", "update", "PartitionName=a/b", "State=asleep")
+    assert refused.code == 2 and 'found "ASLEEP"' in refused.err
+
+
+def test_scontrol_requeues_and_sacct_names_its_fields(gateway: GatewayStub, run: Run) -> None:
+    """A requeue is the verb's own; --helpformat needs no cluster."""
+    gateway.on("POST", "/v1/jobs/9:requeue", WAITING)
+    assert run("scontrol", "requeue", "9").out == "job/9\n"
+    fields = run("sacct", "--helpformat").out.split()
+    assert {"JobID", "State", "Elapsed", "ExitCode", "NodeList", "maxrss"} <= set(fields)
