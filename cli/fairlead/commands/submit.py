@@ -82,6 +82,8 @@ def submit(
     prefer: option.Prefer = None,
     toleration: option.Toleration = None,
     exclusive: option.Exclusive = False,
+    nodelist: option.Nodelist = "",
+    exclude: option.Exclude = "",
     hold: option.Hold = False,
     cpus: option.Cpus = "",
     memory: option.Memory = "",

@@ -50,6 +50,12 @@ Toleration = Annotated[
     ),
 ]
 Exclusive = Annotated[bool, typer.Option("--exclusive", help="No other job's work on its nodes.")]
+Nodelist = Annotated[
+    str, typer.Option("--nodelist", "-w", metavar="NODES", help="Only on these nodes: n1,n[3-5].", show_default=False)
+]
+Exclude = Annotated[
+    str, typer.Option("--exclude", "-x", metavar="NODES", help="On none of these nodes: n[1-3,7].", show_default=False)
+]
 Hold = Annotated[bool, typer.Option("--hold", "-H", help="Let it wait until it is released (fairlead release JOB).")]
 Cpus = Annotated[str, typer.Option("--cpus", help='CPUs per node: 8, 0.5 or "500m".')]
 Memory = Annotated[str, typer.Option("--memory", help="Memory per node (or task): 64Gi.")]

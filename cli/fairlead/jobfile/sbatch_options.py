@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fairlead.errors import InputRefused
 from fairlead.jobfile.gpu_models import PRODUCT_LABEL
 from fairlead_schemas.jobfile.request import GPU
-from fairlead_schemas.units import selectors
+from fairlead_schemas.units import hostlists, selectors
 from fairlead_schemas.units.hardware import is_profile, resource_of
 from fairlead_schemas.units.ids import is_job_id
 
@@ -36,6 +36,8 @@ class SbatchShape:
         self.profile = ""
         #: Value that `--export=NAME` sends, by name.
         self.environ: Mapping[str, str] = {}
+        #: Nodes by name, where they are.
+        self.nodelist: list[str] = []
         self.memory = ""
         self.memory_per_cpu_mib = 0
         self.memory_per_gpu_mib = 0
@@ -50,6 +52,12 @@ def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
     """Write the sizes into the job. Slurm counts some amounts per task or in all; a job file counts per node, or per task
     where the number of nodes is not given.
     """
+    if shape.nodelist and not shape.nodes_requested:
+        shape.nodes, shape.nodes_requested = len(shape.nodelist), str(len(shape.nodelist))
+    if shape.nodelist and shape.nodes > len(shape.nodelist):
+        raise InputRefused(
+            f"--nodelist: expected the names of --nodes={shape.nodes} nodes or more, found {len(shape.nodelist)}: {','.join(shape.nodelist)[:80]}"
+        )
     if shape.tasks > 1 and not shape.counts_nodes:
         job["tasks"] = shape.tasks
         _amounts(shape, job, shape.gpus_per_task, max(1, shape.cpus_per_task))
@@ -162,8 +170,6 @@ NOT_FOLLOWED = {
 }
 #: Options known to Slurm's users that are not kept, and what to do instead.
 UNKEPT = {
-    "nodelist": "use nodeSelector or nodeAffinity in a job file",
-    "exclude": "use nodeAffinity in a job file, such as kubernetes.io/hostname!=n7",
     "licenses": "there are no licences here",
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
     "input": "read the file in the script",
@@ -464,6 +470,16 @@ def _begin(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> Non
         raise ValueError('expected a time such as "now+1hour" or "2027-01-31T10:00:00+01:00"') from None
 
 
+def _nodelist(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    """Name the nodes: as many of them as --nodes says, or all. Slurm adds others to a list that is too short, which is refused here."""
+    shape.nodelist = hostlists.node_names(value)
+    job["nodeAffinity"] = [*job.get("nodeAffinity", []), *selectors.named(shape.nodelist)]
+
+
+def _exclude(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    job["nodeAffinity"] = [*job.get("nodeAffinity", []), *selectors.named(hostlists.node_names(value), without=True)]
+
+
 def _hold(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
     job["held"] = True
 
@@ -481,6 +497,6 @@ DIRECTIVES: dict[str, Callable[[str, Fields, SbatchShape, list[str]], None]] = {
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
     "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin,
     "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
-    "dependency": _dependency, "requeue": _requeue, "hold": _hold,
+    "dependency": _dependency, "requeue": _requeue, "hold": _hold, "nodelist": _nodelist, "exclude": _exclude,
     "output": _file("stdout"), "error": _file("stderr"), "open-mode": _open_mode,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader
 from fairlead_schemas.jobfile.request import GPU, is_gpu
-from fairlead_schemas.units import quantities
+from fairlead_schemas.units import hostlists, quantities, selectors
 from fairlead_schemas.units.hardware import is_profile, resource_of
 from fairlead_schemas.units.timestamps import rfc3339_seconds
 
@@ -38,6 +38,8 @@ class SubmitOptions(NamedTuple):
     toleration: Sequence[str] = ()
     exclusive: bool = False
     hold: bool = False
+    nodelist: str = ""
+    exclude: str = ""
     time: str = ""
     slice: str = ""
     deadline: str = ""
@@ -88,8 +90,25 @@ def _where(given: SubmitOptions) -> dict[str, Any]:
     if given.gpu_memory:
         gpu["memory"] = given.gpu_memory
     topology = {key: list(value) for key, value in (("require", given.require), ("prefer", given.prefer)) if value}
-    found = {"gpu": gpu, "topology": topology, "tolerations": list(given.toleration), "exclusive": given.exclusive}
+    affinity = [
+        text for option, without in (("nodelist", False), ("exclude", True)) for text in _named(given, option, without)
+    ]
+    found = {
+        "nodeAffinity": affinity,
+        "gpu": gpu,
+        "topology": topology,
+        "tolerations": list(given.toleration),
+        "exclusive": given.exclusive,
+    }
     return {key: value for key, value in found.items() if value}
+
+
+def _named(given: SubmitOptions, option: str, without: bool) -> list[str]:
+    names: str = getattr(given, option)
+    try:
+        return selectors.named(hostlists.node_names(names), without=without) if names else []
+    except ValueError as error:
+        raise InputRefused(f'--{option}: {error}, found "{names}"') from error
 
 
 def _resources(given: SubmitOptions) -> dict[str, Any]:
@@ -146,6 +165,8 @@ def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
         if (per_task := kept.pop("gpusPerTask", None)) is not None:
             kept["resources"] = {**kept.get("resources", {}), GPU: per_task}
         del kept["tasks"]
+    if "nodeAffinity" in words and isinstance(own := kept.get("nodeAffinity"), list):
+        words = {**words, "nodeAffinity": [*own, *words["nodeAffinity"]]}
     return reader.merge(kept, words)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 
+from fairlead_schemas.units.ids import is_token
+
 #: Names that a hostlist may hold.
 NAMES_MAX = 1 << 17
 
@@ -69,6 +71,17 @@ def expand(text: str) -> tuple[str, ...]:
         if len(names) > NAMES_MAX:
             raise ValueError(f"expected a hostlist of at most {NAMES_MAX} names")
     return tuple(names)
+
+
+def node_names(text: str) -> list[str]:
+    """Return the different nodes of a person's hostlist such as "n[1-3,7],x". Raises ValueError."""
+    try:
+        found = list(dict.fromkeys(expand(text.replace(" ", ""))))
+    except ValueError:
+        found = []
+    if not found or not all(map(is_token, found)):
+        raise ValueError('expected names of nodes such as "n1,n[3-5,7]"')
+    return found
 
 
 def _range(prefix: str, text: str) -> list[str]:

@@ -9,12 +9,17 @@ One requirement is one text, so that it can be counted, compared and shown as it
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 KEY_CHARS_MAX = 253
 VALUE_CHARS_MAX = 200
-VALUES_MAX = 32
+WORDS_MAX = 32
+#: Values of one set: also the names of as many nodes.
+VALUES_MAX = 256
+#: Label of every node with its name; no node can set it to another.
+NODE_LABEL = "fairlead/node"
 
 KEY_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _SET = re.compile(rf"({KEY_PATTERN})\s+(in|notin)\s+\(([^()]*)\)\Z", re.ASCII)
@@ -98,9 +103,9 @@ def _checked(found: Requirement, text: str) -> Requirement:
         )
     if found.operator in (">", "<", ">=", "<=") and not version(found.values[0]):
         raise SelectorError(f'expected a version such as 550.54 after "{found.operator}", found "{text[:80]}"')
-    if found.operator == "~" and (len(found.values) > VALUES_MAX or not all(map(_words, found.values))):
+    if found.operator == "~" and (len(found.values) > WORDS_MAX or not all(map(_words, found.values))):
         raise SelectorError(
-            f'expected 1 to {VALUES_MAX} words such as "A100" or "A100|H100" after "~", found "{text[:80]}"'
+            f'expected 1 to {WORDS_MAX} words such as "A100" or "A100|H100" after "~", found "{text[:80]}"'
         )
     if not all(map(str.isprintable, found.values)):
         raise SelectorError(f"expected printable values, found {text[:80]!r}")
@@ -114,6 +119,22 @@ def equal(key: str, value: str) -> str:
     if parse(text) != (key, "=", (value,)):
         raise SelectorError(f'expected a label such as "fairlead/rack: r1", found "{key[:80]}: {value[:80]}"')
     return text
+
+
+def with_name(labels: dict[str, str], node: str) -> dict[str, str]:
+    """Return a node's labels with its name among them."""
+    return {**labels, NODE_LABEL: node}
+
+
+def named(names: Iterable[str], *, without: bool = False) -> list[str]:
+    """Return the requirements that a node is one of these, or (`without`) none of them. Raises SelectorError for more names than one
+    requirement holds.
+    """
+    wanted = sorted(set(names))
+    if not without:
+        return [parse(f"{NODE_LABEL} in ({','.join(wanted)})").text]
+    parts = [wanted[at : at + VALUES_MAX] for at in range(0, len(wanted), VALUES_MAX)]
+    return [parse(f"{NODE_LABEL} notin ({','.join(part)})").text for part in parts]
 
 
 def key_of(text: str) -> str:

@@ -122,8 +122,6 @@ def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
 @pytest.mark.parametrize(
     ("directive", "name"),
     [
-        ("--nodelist=n1", "nodelist"),
-        ("-x n2", "exclude"),
         ("--gres=shard:1", "gres"),
         ("--gres=license:2", "gres"),
         ("--exclusive=user", "exclusive"),
@@ -271,3 +269,15 @@ def test_a_heterogeneous_job_is_refused_by_name() -> None:
     """The sizes of its other parts are not taken for those of the first."""
     found = read("--nodes=2", "hetjob", "--nodes=7")
     assert (found.job["nodes"], list(found.unkept)) == (2, ["hetjob"])
+
+
+def test_nodes_are_named_and_excluded() -> None:
+    """By hostlists; a list without --nodes is as many nodes, one with fewer names than nodes is refused."""
+    found = read("--nodelist=n[1-2,7]", "-x n3").job
+    assert found["nodeAffinity"] == ["fairlead/node in (n1,n2,n7)", "fairlead/node notin (n3)"]
+    assert found["nodes"] == 3
+    assert read("-w n[1-4] -N 2").job["nodes"] == 2
+    with pytest.raises(InputRefused, match="expected the names of --nodes=3 nodes or more, found 2: n1,n2"):
+        read("--nodelist=n1,n2", "--nodes=3")
+    with pytest.raises(InputRefused, match="--exclude: expected names of nodes"):
+        read("--exclude=n[1")

@@ -36,6 +36,9 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
         ),
         ({"toleration": ["spot:NoSchedule"]}, {"tolerations": ["spot:NoSchedule"]}),
         ({"exclusive": True}, {"exclusive": True}),
+        ({"hold": True}, {"held": True}),
+        ({"nodelist": "n[1-2],x"}, {"nodeAffinity": ["fairlead/node in (n1,n2,x)"]}),
+        ({"exclude": "n3,n3"}, {"nodeAffinity": ["fairlead/node notin (n3)"]}),
         ({"output_keep": "1h"}, {"output": {"keep": "1h"}}),
         ({"output_keep": "7d", "output_max": "64Mi"}, {"output": {"keep": "7d", "max": "64Mi"}}),
     ],
@@ -155,3 +158,18 @@ def test_lists_say_what_a_waiting_job_asks_for(words: dict[str, Any], units: int
     document = job_document(state="queued", gpus={}, nodes=[], spec={"command": ["true"], **words})
     job = msgspec.json.decode(msgspec.json.encode(document), type=Job)
     assert (job_request(job).units, gpu_count(job)) == (units, gpus)
+
+
+def test_nodes_by_name_add_to_what_the_file_says_of_nodes() -> None:
+    """All requirements must hold."""
+    words = jobfile_words(SubmitOptions(exclude="n[1-2]"))
+    found = override({"nodeAffinity": ["zone=a"]}, words)
+    assert found["nodeAffinity"] == ["zone=a", "fairlead/node notin (n1,n2)"]
+
+
+@pytest.mark.parametrize("names", ["n[1", "N1", "n1;n2", "n[3-1]", "n[1-300]", ","])
+def test_names_of_nodes_that_are_none_are_refused(names: str) -> None:
+    """The option, what was expected and what was found."""
+    with pytest.raises(InputRefused, match="--nodelist: expected") as refused:
+        jobfile_words(SubmitOptions(nodelist=names))
+    assert f'found "{names}"' in str(refused.value)

@@ -147,6 +147,13 @@ def test_another_label() -> None:
     assert "asks for zone=b, which 2 of 2 nodes do not have; of zone there are a (2)" in reason.message
 
 
+def test_a_node_that_is_not_there() -> None:
+    """The names of those that are."""
+    reason = refused(cluster(2), request(1, selector=("fairlead/node in (n7)",)))
+    told = "asks for fairlead/node in (n7), which 2 of 2 nodes do not have; of fairlead/node there are n1 (1), n2 (1)"
+    assert told in reason.message
+
+
 def test_a_taint() -> None:
     """The taint, the number of nodes, and the toleration that helps."""
     world = cluster(2)

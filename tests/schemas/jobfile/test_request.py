@@ -215,7 +215,7 @@ def test_groups_are_kinds_of_their_own() -> None:
         ({"gpu": {"model": ["A100", ""]}}, "gpu.model", "expected a model such as"),
         ({"gpu": {"model": []}}, "gpu.model", "expected a model such as"),
         ({"gpu": {"model": "A100|H100"}}, "gpu.model", "expected a model such as"),
-        ({"nodeAffinity": ["zone=a", "zone in ()"]}, "nodeAffinity[1]", "expected 1 to 32 values"),
+        ({"nodeAffinity": ["zone=a", "zone in ()"]}, "nodeAffinity[1]", "expected 1 to 256 values"),
         ({"nodeSelector": {"k~": "v"}}, "nodeSelector", 'expected a label such as "fairlead/rack: r1", found "k~: v"'),
         (
             {"tolerations": ["a:Never"]},

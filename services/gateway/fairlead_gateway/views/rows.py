@@ -5,6 +5,7 @@ import msgspec
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queuefile.settings import Amounts, PoolSettings, QueueSettings
+from fairlead_schemas.units.selectors import with_name
 from fairlead_schemas.wire.events import Dependency, NearMiss, Part
 from fairlead_schemas.wire.resources import Inventory, Request
 
@@ -339,6 +340,11 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     blamed_by: tuple[str, ...] = ()
     held: dict[str, Part] = {}
     changed_seq: int = 0
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels as selectors see them: with the node's name."""
+        return with_name(self.inventory.labels, self.id)
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -114,12 +114,10 @@ def _model(node: NodeRow) -> str:
 
 
 def _selector(pool: JobPool) -> CauseMessage:
-    lacking = {
-        text: sum(not suits(node.inventory.labels, (text,)) for node in pool.nodes) for text in pool.request.selector
-    }
+    lacking = {text: sum(not suits(node.labels, (text,)) for node in pool.nodes) for text in pool.request.selector}
     text = max(lacking, key=lambda each: (lacking[each], each), default="")
     lack, key = lacking.get(text, 0), key_of(text)
-    has = Counter(node.inventory.labels.get(key, "") or "none" for node in pool.nodes)
+    has = Counter(node.labels.get(key, "") or "none" for node in pool.nodes)
     values = name_list([f"{value} ({count})" for value, count in has.most_common()])
     message = f"asks for {text}, which {lack} of {len(pool.nodes)} nodes do not have; of {key} there are {values}"
     return cause_of(message, f"drop {text} from nodeSelector, or label a node so", selector=text, lack=lack)

@@ -99,7 +99,7 @@ class JobPool:
             for row in self.nodes
             if is_open(row)
             and row.id not in kept
-            and suits(row.inventory.labels, self.request.selector)
+            and suits(row.labels, self.request.selector)
             and not untolerated_taints(row, self.request)
         ]
 
@@ -111,7 +111,7 @@ class JobPool:
     @cached_property
     def empty(self) -> list[NodeFreeResources]:
         """Free resources of each node that matches the selector, if nothing ran there."""
-        able = (row for row in self.nodes if suits(row.inventory.labels, self.request.selector))
+        able = (row for row in self.nodes if suits(row.labels, self.request.selector))
         return [free_on_node(row, self.request, {}) for row in able]
 
     def has_room(self, gpu_milli: int | None = None, *, if_empty: bool = False) -> bool:

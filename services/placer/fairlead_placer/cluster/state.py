@@ -35,6 +35,7 @@ from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.policy import Arrivals
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, Packing
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.selectors import with_name
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.resources import Request
 
@@ -154,7 +155,7 @@ class ClusterState(PlacerUndoLog):
         left = FreeResources(
             build, tuple(gpu.uuid for gpu in gpus), MigInstances(gpus, build.mig_models) if build.cut else None
         )
-        left.where = node.inventory.labels
+        left.where = with_name(node.inventory.labels, node.name)
         for uuid in node.faulted:
             left.fault(uuid)
         if node.name in self.layouts:

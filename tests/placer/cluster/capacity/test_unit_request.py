@@ -9,8 +9,12 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.units import selectors
+from fairlead_schemas.units.selectors import NODE_LABEL
+from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.resources import Inventory, Request
+from tests.kit.placer_world import PlacerWorld, request
 from tests.placer.cluster.capacity.ground import build, machine
 
 H100 = machine(
@@ -92,6 +96,22 @@ def test_the_location_of_a_node_is_not_part_of_its_shape() -> None:
     ask = unit_requests(Request(selector=("fairlead/rack=r2", "zone=a")))[0]
     assert ask.stands == ("fairlead/rack=r2",)
     assert ask.verdict(build(r1)).cause == ask.verdict(build(r2)).cause == ""
+
+
+def test_nodes_are_chosen_and_excluded_by_name() -> None:
+    """Nodes of one shape differ in their names, whatever label one of them sets; the name is checked on each node."""
+    world = PlacerWorld()
+    for name in ("n1", "n2", "n3"):
+        world.join(name, 8, labels={NODE_LABEL: "n1"})
+    assert placed_on(world, selectors.named(["n2"])) == "n2"
+    assert placed_on(world, selectors.named(["n1", "n2"], without=True)) == "n3"
+    assert placed_on(world, selectors.named(["n9"])) == ""
+
+
+def placed_on(world: PlacerWorld, selector: list[str]) -> str:
+    """The node of a job with a GPU; "" where it has none."""
+    events = world.offer(request(1, selector=tuple(selector)))
+    return next((event.parts[0].node for event in events if isinstance(event, ev.JobPlaced)), "")
 
 
 def test_job_level_constraints_hold_for_each_task_group() -> None:

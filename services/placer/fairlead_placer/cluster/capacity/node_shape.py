@@ -9,10 +9,11 @@ from fairlead_placer.packing.rows import Grain
 from fairlead_placer.topology.device_selection import NodeDevices, NodeDevicesTable
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.units.hardware import DOMAIN_LABELS, MIG_PREFIX
+from fairlead_schemas.units.selectors import NODE_LABEL
 from fairlead_schemas.wire.resources import Gpu, Inventory, NodeTopology
 
-#: Labels with the location of a node: alike nodes differ in them, so selectors check them at each node.
-DOMAIN_KEYS = frozenset(key for keys in DOMAIN_LABELS.values() for key in keys)
+#: Labels with the name and location of a node: alike nodes differ in them, so selectors check them at each node.
+DOMAIN_KEYS = frozenset([NODE_LABEL, *(key for keys in DOMAIN_LABELS.values() for key in keys)])
 #: Label with the CPUs of each NUMA node that no job is pinned to.
 SYSTEM_CPUS_LABEL = "fairlead/system-cpus"
 SYSTEM_CPUS_MAX = 64
