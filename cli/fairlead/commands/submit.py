@@ -149,7 +149,7 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
     own |= _workdir(options["workdir"], here=False)
     present = _workdir(None, here=here and not options["image"])
     jobs = [as_submitted(override(job, own), present) for job in loaded.jobs]
-    base = _base(file, options["words"] or [], here=here or bool(options["sync"]))
+    base = _base(file, options["words"] or [], here=here or bool(options["sync"] or options["again"]))
     jobs = with_directories(jobs, base, None if dry_run else client)
     return [with_products(job, client, offline_ok=dry_run) for job in jobs]
 
