@@ -29,7 +29,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_every_promise_holds_while_queues_are_held_and_drained(seed: int, counted: Counter[str]) -> None:
-    """Runs, offers, claims and jobs that are submitted held go on or wait as they should; every job ends once all is released."""
+    """Runs, offers, claims and jobs that are submitted held continue or wait as they should; every job ends once all is released."""
     assert run_seed(seed, parts=PARTS, commands=70).violation is None
     assert counted["JobSubmitted"]
 

@@ -51,7 +51,7 @@ def test_a_requeue_is_one_request_for_each_job(gateway: GatewayStub, run: Run) -
 
 
 def test_a_job_is_submitted_again_under_other_options(gateway: GatewayStub, run: Run) -> None:
-    """Its job file as a new job; what was for the time of its submit is left out, and said."""
+    """Its job file as a new job; a note names the fields that were for the time of its submit."""
     spec = {"command": ["python", "train.py"], "args": ["--epochs", "3"], "queue": "research", "env": {"A": "1"}, "nodes": 2,
             "held": True, "startAt": "2026-01-01T00:00:00Z", "dependsOn": [7]}  # fmt: skip
     gateway.on("GET", "/v1/jobs/812", job_document(spec=spec))
@@ -74,7 +74,7 @@ def test_an_element_is_submitted_again_alone(gateway: GatewayStub, run: Run) -> 
 
 
 def test_again_takes_one_job_and_no_file(gateway: GatewayStub, run: Run) -> None:
-    """What is asked twice is refused, and nothing is sent."""
+    """Two sources of one job are refused, and nothing is sent."""
     for words in (("--again", "1-3"), ("--again", "812", "-f", "job.yaml"), ("--again", "812", "train.sh")):
         refused = run("submit", *words)
         assert refused.code == 2 and "--again" in refused.err

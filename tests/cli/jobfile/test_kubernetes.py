@@ -115,7 +115,7 @@ def test_operators_jobs_are_gangs() -> None:
 
 
 def test_a_suspended_job_is_held() -> None:
-    """As Kubernetes keeps it from starting until somebody resumes it."""
+    """As Kubernetes keeps it from starting until a user resumes it."""
     assert [found.get("held") for found in load("several").jobs].count(True) == 1
 
 

@@ -148,7 +148,7 @@ def test_another_label() -> None:
 
 
 def test_a_node_that_is_not_there() -> None:
-    """The names of those that are."""
+    """The answer lists the nodes of the cluster."""
     reason = refused(cluster(2), request(1, selector=("fairlead/node in (n7)",)))
     told = "asks for fairlead/node in (n7), which 2 of 2 nodes do not have; of fairlead/node there are n1 (1), n2 (1)"
     assert told in reason.message

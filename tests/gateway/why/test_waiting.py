@@ -410,7 +410,7 @@ def test_a_maximum_is_found_before_the_queue_says_so() -> None:
 
 
 def test_a_released_queue_is_no_reason_any_more() -> None:
-    """Though the queue service has told nothing else since: the job waits for its turn."""
+    """Though the queue service has reported nothing else since: the job waits for its turn."""
     events = [RESEARCH, submitted(queue="research"), ev.QueueHeld(cause="cmd:h", path="research")]
     told = [*events, deferred("1", "queue_held", "research"), ev.QueueReleased(cause="cmd:r", path="research")]
     assert why(told).code == "waiting_turn"

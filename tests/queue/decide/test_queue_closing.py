@@ -26,7 +26,7 @@ def refusal(answer: ev.Event) -> tuple[str, str]:
 # ------------------------------------------------------------------------------- holds
 
 
-def test_a_held_queue_offers_nothing_and_others_go_on() -> None:
+def test_a_held_queue_offers_nothing_and_others_continue() -> None:
     """A job that is submitted to it waits in line, and the log says why; a job of another queue is offered."""
     world = tree()
     assert world.hold_queue("org/a", "storage moves") == ev.QueueHeld(
@@ -207,7 +207,7 @@ def test_a_second_hold_and_a_long_reason_are_refused() -> None:
 
 
 def test_the_explanation_and_the_dry_run_name_the_held_queue() -> None:
-    """No change is proposed, nobody would yield, and no start is estimated."""
+    """No change is proposed, no run would yield, and no start is estimated."""
     world = tree()
     world.hold_queue("org")
     job = world.submit(queue="org/a")
