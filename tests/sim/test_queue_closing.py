@@ -39,8 +39,13 @@ def test_offers_are_asked_back_in_these_worlds(counted: Counter[str]) -> None:
     for seed in range(1, 9):
         run_seed(seed, parts=PARTS, commands=70)
     missing = {
-        "QueueHeld", "QueueDrained", "QueueReleased", "OfferWithdrawn queue_held", "JobDeferred queue_held", "JobReleased",
-    } - set(counted)  # fmt: skip
+        "QueueHeld",
+        "QueueDrained",
+        "QueueReleased",
+        "OfferWithdrawn queue_held",
+        "JobDeferred queue_held",
+        "JobReleased",
+    } - set(counted)
     assert not missing
 
 

@@ -52,8 +52,16 @@ def test_a_requeue_is_one_request_for_each_job(gateway: GatewayStub, run: Run) -
 
 def test_a_job_is_submitted_again_under_other_options(gateway: GatewayStub, run: Run) -> None:
     """Its job file as a new job; a note names the fields that were for the time of its submit."""
-    spec = {"command": ["python", "train.py"], "args": ["--epochs", "3"], "queue": "research", "env": {"A": "1"}, "nodes": 2,
-            "held": True, "startAt": "2026-01-01T00:00:00Z", "dependsOn": [7]}  # fmt: skip
+    spec = {
+        "command": ["python", "train.py"],
+        "args": ["--epochs", "3"],
+        "queue": "research",
+        "env": {"A": "1"},
+        "nodes": 2,
+        "held": True,
+        "startAt": "2026-01-01T00:00:00Z",
+        "dependsOn": [7],
+    }
     gateway.on("GET", "/v1/jobs/812", job_document(spec=spec))
     gateway.on("POST", "/v1/jobs", {"id": "900", "state": "queued", "sequence": 50}, 201)
     ran = run("submit", "--again", "812", "--time", "8h", "--env", "B=2")
