@@ -43,7 +43,9 @@ def _named(draft: QueueDraft, command: ApplyQueues) -> Iterator[tuple[str, int, 
         pool = state.pools.get(name)
         now = next_ is not None and next_.pools.get(name) != (pool.settings if pool is not None else None)
         yield f"pools.{name}", pool.changed_seq if pool is not None else state.removed_seq, now
-    paths = {each.path for each in (*command.queues, *command.remove)}.union(state.queues if command.prune else ())
+    paths = {each.path for each in command.queues}.union(
+        (each.path for each in command.remove), state.queues if command.prune else ()
+    )
     for path in sorted(paths):
         queue = state.queues.get(path)
         now = next_ is not None and next_.queues.get(path) != (queue.settings if queue is not None else None)
