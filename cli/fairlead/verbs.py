@@ -183,6 +183,12 @@ VERBS: tuple[Verb, ...] = (
         "audit:replay",
         "Fold the log to a sequence or a time with the services' own code and print what it amounts to.",
     ),
+    Verb(
+        "The record",
+        "whatif",
+        "whatif:whatif",
+        "Say what a part of the log would have been under another policy, and how far that can be believed. Exit code 7 means that it cannot.",
+    ),
 )
 #: Hidden.
 ALIASES: tuple[Verb, ...] = (

@@ -18,6 +18,7 @@ from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.fold import FoldedCluster
 from fairlead_replay.whatif.nodes import PlayedNodes
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.events import Event, JobUnplaceable
@@ -48,7 +49,11 @@ class PlayedLog:
 
     def decide(self, core: QueueCore | PlacerCore, inputs: list[Input], now_ns: int) -> Decision | None:
         """Let a core decide, and both fold what it says; None when that is nothing."""
-        decision = core.decide(inputs, now_ns)
+        try:
+            decision = core.decide(inputs, now_ns)
+        except Exception as error:  # a sequencer may be anybody's, and its name and moment are the answer
+            found = f"{type(error).__name__}: {error}"
+            raise PlayStalled(f"the {core.writer} could not decide at {rfc3339(now_ns)}: {found}") from error
         if not decision.events and not decision.cursors:
             return None
         self.append(core.writer, decision, now_ns)

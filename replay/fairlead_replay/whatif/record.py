@@ -345,6 +345,8 @@ class Start(NamedTuple):
     heads: dict[str, LogHead]
     #: {writer: snapshot of its core}; {}: nothing was before.
     snapshots: dict[str, bytes]
+    #: {writer: position of the last message of commands that it had consumed}
+    positions: dict[str, int] = {}
 
     def cluster(self) -> FoldedCluster:
         """Return the cores as they were then; each call makes new ones."""
@@ -464,6 +466,7 @@ class LogRecorder:
         self._cuts_ns: dict[str, list[int]] = {}
         self._last = 0
         self._past_end = False
+        self._positions: dict[str, int] = {}
         self._watch = AbsenceWatch()
 
     def take(self, stored: Stored) -> bool:
@@ -482,13 +485,17 @@ class LogRecorder:
             self._begin()
         self._chain.extend(stored, commit)
         self._take(stored.sequence, commit)
+        if "CMD" in commit.cursors:
+            self._positions[commit.writer] = commit.cursors["CMD"]
         self._last, self._end_ns = stored.sequence, self._now_ns
         return True
 
     def _begin(self) -> None:
         cluster = self._cluster
         snapshots = {writer: core.snapshot() for writer, core in cluster.cores().items()}
-        self._start = Start(cluster.sequence, cluster.at_ns, dict(self._chain.heads), snapshots)
+        self._start = Start(
+            cluster.sequence, self._window.from_ns, dict(self._chain.heads), snapshots, dict(self._positions)
+        )
 
     def _take(self, sequence: int, commit: Commit) -> None:
         commands = self._reader.read(commit)

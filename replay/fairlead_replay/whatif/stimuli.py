@@ -16,7 +16,7 @@ from fairlead_queue.state import QueueState
 from fairlead_replay.whatif.commands import Command
 from fairlead_replay.whatif.lengths import Lengths
 from fairlead_replay.whatif.nodes import PlayedNodes, RunEnd
-from fairlead_replay.whatif.player import GivenCommit
+from fairlead_replay.whatif.player import GivenCommit, PlayStalled
 from fairlead_replay.whatif.record import Given, GivenCommand, GivenEvents, GivenFact, LogRecording
 from fairlead_replay.whatif.survival import uniform
 from fairlead_schemas.units.ids import array_of
@@ -28,6 +28,10 @@ from fairlead_schemas.wire import events as ev
 THINK_MAX_NS = 20 * MINUTE_NS
 #: Shaken submits come later by up to this, and never after the next one of their user.
 SHAKEN_MAX_NS = 30 * SECOND_NS
+
+
+#: Begin of the ids of commands that a change gives.
+CHANGE_ID = "whatif"
 
 
 class Changes:
@@ -44,6 +48,10 @@ class Changes:
     def has_node(self, node: str) -> bool:
         """Return False for a node that is not there."""
         return True
+
+    def made(self, command: str) -> bool:
+        """Return True for the id of a command that the change made or changed: it must not be refused."""
+        return command.startswith(CHANGE_ID)
 
 
 class IdMap:
@@ -130,7 +138,7 @@ class RecordedStimuli:
         self._commands: dict[str, dict[int, list[GivenCommand]]] = {"queue": {}, "placer": {}}
         self._events: dict[int, list[GivenEvents]] = {}
         self._facts: list[Input] = []
-        self._positions = {"queue": 0, "placer": 0, "telemetry": 0, "access": 0}
+        self._positions = {"queue": 0, "placer": 0, "telemetry": 0, "access": 0, **recording.start.positions}
         #: What was not given, and why: {reason: how many}.
         self.left_out: Counter[str] = Counter()
         #: {writer: its absences, the next one last}
@@ -334,6 +342,8 @@ class RecordedStimuli:
                 case ev.JobSubmitted():
                     if not self.ids.enter(event):
                         self.lengths.meet(f"new:{event.job}", event, now_ns)
+                case ev.CommandRejected() | ev.NodeCommandRejected() if self._changes.made(event.command):
+                    raise PlayStalled(f"the change was refused: {event.message}")
                 case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled() if self._followers:
                     for each in self._followers.pop(self.ids.real(event.job), ()):
                         self._serial += 1

@@ -116,6 +116,11 @@ class Scene:
                 job.reason = "time_limit"
         return id_
 
+    def lengthen(self, job: str, runs_s: float) -> None:
+        """The job would run so long if it were let."""
+        attempt = self._real.jobs[job].attempts[0]
+        attempt.ended_ns = attempt.started_ns + int(runs_s * SECOND_NS)
+
     def cancel_after(self, job: str, runs_s: float) -> None:
         """The job's owner cancels its first run after so long."""
         self._messages += 1
@@ -141,3 +146,14 @@ def _attempt(job: str, asked: Request, runs_ns: int, exit_code: int) -> RealAtte
     attempt.end = ev.RunEnded(cause="clock", job=job, attempt=1, outcome="exited", exit_code=exit_code)
     attempt.gone_ns = {"n001": attempt.ended_ns}
     return attempt
+
+
+def shared_hour(*, until_s: float = 4000, **settings: QueueSettings) -> list[Stored]:
+    """Return the log of two queues that share 16 GPUs, a little more work than they can do, for about an hour."""
+    plain = QueueSettings(guaranteed={"gpu": 8000}, preemption=Preemption(protect_ns=0))
+    scene = Scene(gpus=8)
+    scene.command(-1, queues(**{"research": plain, "teaching": plain, **settings}))
+    for n in range(150):
+        queue, user = ("research", f"r{n % 3}") if n % 2 else ("teaching", f"t{n % 3}")
+        scene.submit(n * 24, (1, 2, 4, 2)[n % 4], 60 + n * 37 % 240, queue=queue, user=user, name=f"{queue}-{n % 5}")
+    return scene.play(until_s)[0]

@@ -1,0 +1,281 @@
+"""Words of a study: the document for programs, and one HTML page without network access.
+
+A reader who may not see everything gets the rows of own jobs, and of others totals only (`VisibleTo`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import Any
+
+from fairlead_replay.whatif.effects import MEASURES, Effect, MovedJob
+from fairlead_replay.whatif.fidelity import Fidelity
+from fairlead_replay.whatif.study import Study
+from fairlead_schemas.units.timestamps import rfc3339
+
+#: Says of a user whether the reader may see that user's jobs.
+type VisibleTo = Callable[[str], bool]
+
+GRADES = {
+    "A": "the control matches the record: waits within 5 %, GPU-hours within 1 %",
+    "B": "the control is near the record: waits within 10 %, GPU-hours within 3 %",
+    "C": "the control is too far from the record to say what a change would have done",
+}
+
+
+def everything(user: str) -> bool:
+    """Return True: the reader has the whole log."""
+    return True
+
+
+def document(study: Study, *, visible: VisibleTo = everything, even_so: bool = False) -> dict[str, Any]:
+    """Return a study as plain values. Effects are left out where the control's grade is C, unless `even_so`."""
+    recording, fidelity = study.recording, study.fidelity
+    shown = even_so or not study.is_withheld
+    effects = [each for each in study.effects.effects if each.group.kind != "user" or visible(each.group.name)]
+    return {
+        "grade": fidelity.grade,
+        "grade_words": GRADES[fidelity.grade],
+        "because": list(fidelity.because),
+        "withheld": not shown,
+        "from": rfc3339(recording.start.at_ns) if recording.start.at_ns else "the log's start",
+        "to": rfc3339(recording.end_ns),
+        "sequences": [recording.first, recording.last],
+        "seeds": study.seeds,
+        "users": "closed" if study.closed else "open",
+        "grid_s": study.grid_ns / 1e9,
+        "change": _overlay_words(study),
+        "fidelity": fidelity_document(fidelity),
+        "lengths": study.lengths._asdict(),
+        "submits": study.submits,
+        "submits_that_followed_an_end": study.followed,
+        "left_out": dict(+study.left_out),
+        "untold": dict(recording.unknown),
+        "conflicts": dict(study.conflicts),
+        "absences": [
+            {"service": each.writer, "from": rfc3339(each.from_ns), "to": rfc3339(each.to_ns)}
+            for each in recording.absences
+        ],
+        "effects": [_effect_words(each) for each in effects] if shown else [],
+        "winners": _moved_words(study.effects.winners, visible) if shown else [],
+        "losers": _moved_words(study.effects.losers, visible) if shown else [],
+        "events": {"control": dict(study.control.events), "variant": dict(study.variant.events)} if shown else {},
+    }
+
+
+def fidelity_document(found: Fidelity) -> dict[str, Any]:
+    """Return the comparison of a control with its record as plain values."""
+    words = found._asdict()
+    words["queues"] = [{**each._asdict(), "difference": each.difference} for each in found.queues]
+    words["because"] = list(found.because)
+    words["gpu_difference"] = found.gpu_difference
+    return words
+
+
+def _overlay_words(study: Study) -> dict[str, Any]:
+    overlay = study.overlay
+    return {
+        "pools": overlay.pools,
+        "queues": overlay.queues,
+        "nodes_added": [{"like": like, "count": count} for like, count in overlay.added],
+        "nodes_removed": list(overlay.removed),
+    }
+
+
+def _effect_words(each: Effect) -> dict[str, Any]:
+    return {
+        "kind": each.group.kind,
+        "name": each.group.name,
+        "jobs": each.jobs,
+        "measure": each.measure,
+        "unit": MEASURES[each.measure][0],
+        "control": each.control,
+        "variant": each.variant,
+        "difference": each.difference,
+        "differences": list(each.differences),
+        "changed": each.changed,
+        "verdict": each.verdict,
+    }
+
+
+def _moved_words(moved: Iterable[MovedJob], visible: VisibleTo) -> list[dict[str, Any]]:
+    """Return rows of jobs that the reader may see, and one for all others together."""
+    rows: list[dict[str, Any]] = []
+    others, difference_s = 0, 0.0
+    for each in moved:
+        if visible(each.user):
+            rows.append(each._asdict())
+        else:
+            others += 1
+            difference_s += each.difference_s
+    if others:
+        rows.append({"others": others, "difference_s": difference_s})
+    return rows
+
+
+# ---------------------------------------------------------------------------- one page
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --line: #ccc; --good: #17692e; --bad: #a11; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; --line: #444; --good: #6fd08c; --bad: #ff8f8f; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto; max-width: 62rem; padding: 1rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+caption { text-align: left; font-weight: 600; padding: .8rem 0 .3rem; }
+.grade { font-size: 2rem; font-weight: 700; }
+.worse { color: var(--bad); } .better { color: var(--good); }
+a:focus, summary:focus, .wide:focus { outline: 2px solid currentColor; outline-offset: 2px; }
+"""
+
+
+def page(words: dict[str, Any]) -> str:
+    """Return a study's document as one HTML page: no script, no network, readable at any width."""
+    fidelity = words["fidelity"]
+    parts = [
+        f"<p class=grade>Grade {escape(words['grade'])}</p><p>{escape(words['grade_words'])}.</p>",
+        _list(words["because"]),
+        _table(
+            "Control against the record, by queue",
+            ("queue", "starts", "in the control", "mean wait", "in the control", "distance"),
+            [
+                (
+                    q["queue"],
+                    q["real_starts"],
+                    q["played_starts"],
+                    _s(q["real_wait_s"]),
+                    _s(q["played_wait_s"]),
+                    f"{q['distance']:.2f}",
+                )
+                for q in fidelity["queues"]
+            ],
+        ),
+        f"<p>{escape(starts_line(fidelity))}</p>",
+        f"<p>{escape(lengths_line(words))}</p>",
+    ]
+    if words["withheld"]:
+        parts.append("<p><strong>The effects are withheld.</strong></p>")
+    else:
+        parts += [_effects_table(words, kind) for kind in ("queue", "pool", "size", "user")]
+        parts += [_moved_table("Start later", words["losers"]), _moved_table("Start earlier", words["winners"])]
+    notes = notes_of(words)
+    if notes:
+        parts.append("<h2>Notes</h2>" + _list(notes))
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
+        f"<title>What if</title><style>{_STYLE}</style></head><body><main><h1>What if</h1>"
+        f"<p>{escape(words['from'])} to {escape(words['to'])}, {words['seeds']} pairs of plays, users {escape(words['users'])}.</p>"
+        + "".join(parts)
+        + "</main></body></html>\n"
+    )
+
+
+def starts_line(fidelity: dict[str, Any]) -> str:
+    """Return how near the control is to the record, in one sentence each."""
+    return (
+        f"First starts of {fidelity['both']} jobs differ by {_s(fidelity['error_p50_s'])} (median) and "
+        f"{_s(fidelity['error_p90_s'])} (90 %). GPU-hours held: {fidelity['real_gpu_h']:.2f} and "
+        f"{fidelity['played_gpu_h']:.2f}; preemptions: {fidelity['real_preemptions']} and {fidelity['played_preemptions']}."
+    )
+
+
+def lengths_line(words: dict[str, Any]) -> str:
+    """Return on what the run lengths rest."""
+    found = words["lengths"]
+    return (
+        f"GPU-hours: {found['exact']:.0%} of exact length, {found['kept']:.0%} with kept work, {found['drawn']:.0%} drawn, "
+        f"{found['endless']:.0%} up to a limit."
+    )
+
+
+def notes_of(words: dict[str, Any]) -> list[str]:
+    """Return what a reader should know of a study in addition to its figures."""
+    notes: list[str] = []
+    if words["submits"]:
+        part = words["submits_that_followed_an_end"] / words["submits"]
+        notes.append(
+            f"{part:.0%} of the submits followed an end of the same user's within 20 minutes; users were {words['users']}"
+        )
+    notes += [f"not given: {count} {reason}" for reason, count in sorted(words["left_out"].items())]
+    notes += [
+        f"the log does not tell what was asked: {count} {name}" for name, count in sorted(words["untold"].items())
+    ]
+    notes += [f"the record changes it, too: {name}" for name in sorted(words["conflicts"])]
+    if words["absences"]:
+        notes.append(f"services were away {len(words['absences'])} times in the record, and are so in every play")
+    if words["grid_s"]:
+        notes.append(
+            f"moments are rounded up to {words['grid_s']:g} s: starts come so much later at most, in every play"
+        )
+    return notes
+
+
+def _effects_table(words: dict[str, Any], kind: str) -> str:
+    rows = [
+        (
+            each["name"],
+            each["measure"],
+            _value(each["control"], each["unit"]),
+            _value(each["variant"], each["unit"]),
+            _value(each["difference"], each["unit"], sign=True),
+            each["verdict"] or "no difference that this log can show",
+        )
+        for each in words["effects"]
+        if each["kind"] == kind
+    ]
+    return _table(f"By {kind}", (kind, "measure", "control", "variant", "difference", ""), rows)
+
+
+def _moved_table(caption: str, rows: list[dict[str, Any]]) -> str:
+    shown = [
+        (
+            each["id"],
+            each["name"],
+            each["user"],
+            each["queue"],
+            f"{each['gpus']:g}",
+            _s(each["control_wait_s"]),
+            _s(each["variant_wait_s"]),
+            _value(each["difference_s"], "s", sign=True),
+            f"{each['of_pairs']} of {each['pairs']}",
+        )
+        if "id" in each
+        else (f"{each['others']} of others", "", "", "", "", "", "", _value(each["difference_s"], "s", sign=True), "")
+        for each in rows
+    ]
+    return _table(
+        caption, ("job", "name", "user", "queue", "GPUs", "wait", "in the variant", "difference", "in pairs"), shown
+    )
+
+
+def _table(caption: str, head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:
+    if not rows:
+        return ""
+    heads = "".join(f"<th scope=col>{escape(each)}</th>" for each in head)
+    body = "".join("<tr>" + "".join(_cell(each) for each in row) + "</tr>" for row in rows)
+    return f"<div class=wide tabindex=0><table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _cell(value: object) -> str:
+    text = escape(str(value))
+    return f"<td class={text}>{text}</td>" if text in ("worse", "better") else f"<td>{text}</td>"
+
+
+def _list(items: Iterable[str]) -> str:
+    found = "".join(f"<li>{escape(each)}</li>" for each in items)
+    return f"<ul>{found}</ul>" if found else ""
+
+
+def _s(seconds: float | None) -> str:
+    return "–" if seconds is None else _value(seconds, "s")
+
+
+def _value(value: float, unit: str, *, sign: bool = False) -> str:
+    digits = 0 if unit in ("jobs", "runs") or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:{'+' if sign else ''},.{digits}f}"
+    return f"{text} {unit}" if unit not in ("", "jobs", "runs") else text
+
+
+#: The value of a measure in words, for other renderers.
+value_words = _value
