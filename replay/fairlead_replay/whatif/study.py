@@ -131,5 +131,9 @@ def length_shares(recording: LogRecording) -> LengthShares:
 def worst_basis(phases: Sequence[Phase]) -> Basis:
     """Return the least sure basis among the phases that a job has reached."""
     order: Sequence[Basis] = ("exact", "kept", "endless", "drawn")
-    reached = [phase.basis for phase in phases if phase.work is None or phase.work > 1]
-    return max(reached, key=order.index) if reached else "exact"
+    worst: Basis = "exact"
+    for phase in phases:
+        is_reached = phase.work is None or phase.work > 1
+        if is_reached and order.index(phase.basis) > order.index(worst):
+            worst = phase.basis
+    return worst
