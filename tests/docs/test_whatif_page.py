@@ -32,7 +32,7 @@ def typed(line: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_commands_print(
+def test_the_page_shows_the_output_of_its_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """From the first command to the last, with the page's own change."""

@@ -77,7 +77,7 @@ def test_a_change_that_hurts_a_queue_names_it(words: dict[str, Any], hurt: str) 
         {"pools": {"default": {"halfLife": "30d"}}},
     ],
 )
-def test_a_change_that_changes_nothing_is_not_said_to(words: dict[str, Any]) -> None:
+def test_a_change_without_effect_has_no_changed_measure(words: dict[str, Any]) -> None:
     """No measure of any queue: every limit is above what was ever held."""
     found = study(busy(), words)
     assert [each for each in found.effects.effects if each.changed] == []
@@ -346,7 +346,7 @@ def test_a_reader_sees_own_jobs_and_totals_of_others() -> None:
     assert len([each for each in document(found, even_so=True)["losers"] if each["user"] == "bob"]) > 0
 
 
-def test_run_lengths_say_what_they_rest_on() -> None:
+def test_the_bases_of_run_lengths_are_shares_of_gpu_time() -> None:
     """One whole run, and one that is still going where the record ends: of equal GPU time."""
     scene = Scene()
     scene.command(-1, queues())
