@@ -24,7 +24,7 @@ PAIRS_MIN = 3
 SIZES = ((0, "no GPU"), (1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"))
 
 
-class Group(NamedTuple):
+class JobGroup(NamedTuple):
     """Jobs that are counted together."""
 
     #: pool | queue | user | size
@@ -49,7 +49,7 @@ MEASURES: dict[str, tuple[str, int]] = {
 class Effect(NamedTuple):
     """One measure of one group in control and variant."""
 
-    group: Group
+    group: JobGroup
     measure: str
     jobs: int
     control: float
@@ -131,13 +131,13 @@ def size_class(gpus: float) -> str:
     return next((name for most, name in SIZES if gpus <= most), "more than 8 GPUs")
 
 
-def groups_of(job: RealJob) -> tuple[Group, ...]:
+def groups_of(job: RealJob) -> tuple[JobGroup, ...]:
     """Return the groups that a job is counted in."""
     return (
-        Group("pool", job.submitted.request.pool or DEFAULT_POOL),
-        Group("queue", job.queue),
-        Group("user", job.submitted.user),
-        Group("size", size_class(gpus_of(job))),
+        JobGroup("pool", job.submitted.request.pool or DEFAULT_POOL),
+        JobGroup("queue", job.queue),
+        JobGroup("user", job.submitted.user),
+        JobGroup("size", size_class(gpus_of(job))),
     )
 
 
@@ -155,8 +155,8 @@ class _Life(NamedTuple):
 type Measured = dict[str, float]
 
 
-def _measures(recording: LogRecording, jobs: Iterable[RealJob], outcome: Outcome) -> dict[Group, Measured]:
-    by_group: dict[Group, list[_Life]] = {}
+def _measures(recording: LogRecording, jobs: Iterable[RealJob], outcome: Outcome) -> dict[JobGroup, Measured]:
+    by_group: dict[JobGroup, list[_Life]] = {}
     for job in jobs:
         life = _life(recording, job, outcome.job(job.id))
         for group in groups_of(job):
@@ -195,7 +195,7 @@ def _of(lives: Sequence[_Life], end_ns: int) -> Measured:
     }
 
 
-def _effect(group: Group, measure: str, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> Effect:
+def _effect(group: JobGroup, measure: str, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> Effect:
     controls, variants = [control[measure] for control, _ in pairs], [variant[measure] for _, variant in pairs]
     differences = tuple([variant - control for control, variant in zip(controls, variants, strict=True)])
     return Effect(

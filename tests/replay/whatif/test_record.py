@@ -134,7 +134,7 @@ def test_answers_that_do_not_tell_what_was_asked_are_counted() -> None:
         (LogWindow(at(5), at(500)), "to: expected a time up to the log's last commit"),
     ],
 )
-def test_a_window_that_is_none_of_the_log_is_refused_in_words(window: LogWindow, words: str) -> None:
+def test_a_window_outside_of_the_log_is_refused(window: LogWindow, words: str) -> None:
     """The bound, what was expected, what was found."""
     with pytest.raises(WindowError, match=words):
         record_of(small_log(), window)
