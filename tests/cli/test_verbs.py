@@ -1,6 +1,7 @@
 """Verbs against a stub gateway: what they ask, what they print, how they end."""
 
 import io
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from fairlead.commands import options
 from fairlead.errors import hint_for
 from fairlead.verbs import ALIASES, GROUPS, VERBS, Verb, load
 from tests.cli.conftest import Run
@@ -536,3 +538,10 @@ def test_the_version_is_printed_with_that_of_the_gateway(gateway: GatewayStub, r
     gateway.on("GET", "/version", {"version": "9.8.7", "api": "v1", "sequence": 4})
     assert run("--version") == (0, own + "gateway 9.8.7 (API v1) at http://gateway.test\n", "")
     assert run("--url", "http://other.test", "--version").out.endswith("(API v1) at http://other.test\n")
+
+
+def test_verbs_take_their_client_from_one_place() -> None:
+    """`options.connect` chooses the context, the address and the sign-in. Others make one for the local stack, or to sign out of a context."""
+    folder = Path(options.__file__).parent
+    made = {path.stem for path in folder.glob("*.py") if re.search(r"(?<!Moment)\bClient\(", path.read_text())}
+    assert made == {"doctor", "sign_in", "stack"}

@@ -61,6 +61,12 @@ class State(NamedTuple):
             return False
         return may(self.active, self.memberships, self.grants, principal, verb, target)
 
+    def why(self, principal: str, verb: Verb, target: Target) -> list[Grant]:
+        """Return the grants that allow it, sorted."""
+        subjects = {principal} | {group for group, member in self.memberships if member == principal}
+        held = {grant for grant in self.grants if grant.subject in subjects and _reaches(grant, verb, target)}
+        return sorted(held) if principal in self.active else []
+
 
 def state_at(log: Iterable[tuple[int, ev.Event]], sequence: int) -> State:
     """Return the state at a sequence from the whole log: plain sets, filled from the start up to that sequence."""

@@ -26,8 +26,10 @@ def folded(log: list[tuple[int, ev.Event]]) -> AccessHistory:
 
 
 def test_it_answers_as_a_fold_up_to_the_sequence_would() -> None:
-    """A thousand random questions about random logs, with and without a credential; both answers are frequent."""
-    found = {True: 0, False: 0}
+    """Random questions at a thousand random sequences, with and without a credential: may somebody, and by which grants. Both answers are
+    frequent.
+    """
+    found, reasons = {True: 0, False: 0}, 0
     for seed in range(20):
         rng = Random(seed)
         log = log_of(rng, 120)
@@ -40,7 +42,10 @@ def test_it_answers_as_a_fold_up_to_the_sequence_would() -> None:
                 expected = state.may(person, verb, target, via)
                 assert history.may_at(sequence, person, verb, target, via) == expected, (seed, sequence, verb, target)
                 found[expected] += 1
-    assert min(found.values()) > 1_000
+                why = state.why(person, verb, target)
+                assert list(history.why_at(sequence, person, verb, target)) == why, (seed, sequence, verb, target)
+                reasons += bool(why)
+    assert min(found.values()) > 1_000 and reasons > 1_000
 
 
 def test_at_the_newest_sequence_it_agrees_with_the_state_of_access() -> None:

@@ -43,7 +43,9 @@ def settings_of(url: str = "", token: str = "", user: str = "", context: str = "
     known = contexts.load()
     found = url or _url(known, context)
     token = header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
-    name = context or known.name_of(found)
+    # Several contexts may have one address, each with a sign-in of its own: the one that was named counts.
+    elsewhere = url or os.environ.get("FAIRLEAD_URL")
+    name = context or ("" if elsewhere else os.environ.get("FAIRLEAD_CONTEXT", "")) or known.name_of(found)
     return ClientSettings(found, SentToken(token) if token else _stored(found, name), user)
 
 

@@ -3,14 +3,18 @@
 The browser enforces what no other test can: cookies between sites, security policies of pages, and where forms may lead.
 """
 
+import asyncio
 import json
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from fairlead_gateway.routes.sign_on import DEVICE_GRANT
+from fairlead.client import browser_sign_in
+from fairlead.client.sign_in import renew
 from tests.gateway.signon.signed_on_world import SignedOnWorld
 from tests.kit.chromium import Chromium
 from tests.kit.eventually import eventually_async
@@ -69,24 +73,36 @@ async def test_a_logout_at_the_provider_ends_the_session(tmp_path: Path) -> None
 
 @at_both
 async def test_a_command_without_a_browser_signs_in_by_a_typed_code(tmp_path: Path, at: IdentityProvider) -> None:
-    """The page sends the person to the provider first; a wrong code is refused on the page, and the right one is confirmed."""
-    async with SignedOnWorld(tmp_path, at) as world, world.browser() as command, Chromium(world.url) as browser:
-        begun = (await command.post("/v1/device/code", data={"machine": "login1"})).json()
-        await browser.open(begun["verification_uri"])
+    """The command itself begins and polls; the page sends the person to the provider first, shows the command's machine, and asks. A wrong code
+    is refused on the page.
+    """
+    notes: list[str] = []
+    async with SignedOnWorld(tmp_path, at) as world, world.browser() as plain, Chromium(world.url) as browser:
+        command = asyncio.create_task(asyncio.to_thread(browser_sign_in.by_device, world.url, notes.append))
+        await eventually_async(lambda: bool(notes))
+        found = re.fullmatch(r"open (\S+) and type the code (\S+)", notes[0])
+        assert found is not None, notes
+        await browser.open(found[1])
         await browser.press("Sign in with corp")
         await browser.sign_in(at, "ann")
-        assert browser.page.url == begun["verification_uri"]
-        await browser.page.fill("input[name=user_code]", begun["user_code"].lower())
+        assert browser.page.url == found[1]
+        await browser.page.fill("input[name=user_code]", "BBBB-BBBB")
+        await browser.press("Continue")
+        assert "no command waits" in await browser.text()
+        await browser.open(found[1])
+        await browser.page.fill("input[name=user_code]", found[2].lower())
         await browser.press("Continue")
         shown = await browser.text()
-        assert "login1" in shown and "ann" in shown
+        assert socket.gethostname() in shown and "ann" in shown
+        assert not command.done()
         await browser.press("Allow")
         assert "The command is signed in." in await browser.text()
-        poll = {"grant_type": DEVICE_GRANT, "device_code": begun["device_code"]}
-        tokens = (await command.post("/v1/device/token", data=poll)).json()
-        me = await command.get("/v1/whoami", headers={"authorization": f"Bearer {tokens['access_token']}"})
-        assert me.json()["login"] == "ann"
-        assert browser.complaints == [], browser.complaints
+        tokens = await asyncio.wait_for(command, 30)
+        me = await plain.get("/v1/whoami", headers={"authorization": f"Bearer {tokens.access_token}"})
+        assert me.json()["login"] == "ann" and tokens.refresh_token
+        renewed = await asyncio.to_thread(renew, world.url, tokens.refresh_token)
+        assert renewed is not None and renewed.access_token != tokens.access_token
+        assert [each for each in browser.complaints if "404" not in each] == [], browser.complaints
 
 
 async def test_a_sign_out_may_continue_at_another_host_than_the_issuer(tmp_path: Path) -> None:
