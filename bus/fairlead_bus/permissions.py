@@ -210,10 +210,20 @@ SERVICES: dict[str, Permissions] = {
             *_bucket(subjects.NOTIFY),
             *_bucket(subjects.PIECE),
             subjects.rpc("notifier", "test"),
+            subjects.rpc("appproxy", "expect"),
         ),
         # To show which nodes are silent; and what another gateway has changed of a person.
-        (subjects.BEATS, f"$KV.{subjects.PEOPLE}.*.*", f"$KV.{subjects.CREDENTIAL}.*.*", f"$KV.{subjects.NOTIFY}.*.*"),
+        (
+            subjects.BEATS,
+            f"$KV.{subjects.PEOPLE}.*.*",
+            f"$KV.{subjects.CREDENTIAL}.*.*",
+            f"$KV.{subjects.NOTIFY}.*.*",
+            subjects.rpc("gateway", "tunnels"),
+        ),
+        answers=True,
     ),
+    # Carries people's connections into runs: reads nothing, and asks the gateways which may stay open.
+    "appproxy": Permissions((subjects.rpc("gateway", "tunnels"),), (subjects.rpc("appproxy", "*"),), answers=True),
     # Sends to people's destinations: reads the log, the views' snapshot, rules, and addresses of mail; writes how far each
     # destination is. It reaches no credential.
     "notifier": Permissions(

@@ -93,6 +93,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "Jobs",
+        "port-forward",
+        "port_forward:port_forward",
+        "Forward ports of this machine to ports inside a running job, until Ctrl-C.",
+    ),
+    Verb(
+        "Jobs",
         "wait",
         "jobs:wait",
         "Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).",

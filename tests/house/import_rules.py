@@ -13,7 +13,11 @@ SHELLS: dict[str, dict[str, str]] = {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
     },
-    "fairlead_appproxy": {},
+    "fairlead_appproxy": {
+        "__main__": "wires the process",
+        "service": "asks and answers over the bus",
+        "tunnel_server": "listens for clients and nodes",
+    },
     "fairlead_queue": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",

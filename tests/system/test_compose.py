@@ -136,7 +136,18 @@ def test_each_container_has_its_own_key_and_no_more(composed: Composed) -> None:
     """A file that its user alone can read; no capabilities; no other service's key in sight."""
     client = docker.APIClient(version="auto")
     publics: set[str] = set()
-    services = ("queue", "placer", "access", "telemetry", "explainer", "gateway", "notifier", "past", "agent")
+    services = (
+        "queue",
+        "placer",
+        "access",
+        "telemetry",
+        "explainer",
+        "gateway",
+        "notifier",
+        "past",
+        "appproxy",
+        "agent",
+    )
     for service in services:
         [container] = client.containers(
             filters={

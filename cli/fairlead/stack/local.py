@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue with access, placer, telemetry with explainer, notifier and past, gateway -> agents in one process, guard
+    nats-server -> queue with access, placer, telemetry with explainer, notifier, past and app proxy, gateway -> agents in one process, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -46,6 +46,7 @@ SERVICES: dict[str, tuple[dict[str, str], int]] = {
             "explainer": "fairlead_replay.explainer",
             "notifier": "fairlead_gateway.notify",
             "past": "fairlead_replay.past",
+            "appproxy": "fairlead_appproxy",
         },
         GROUP_READERS,
     ),
@@ -83,6 +84,7 @@ def node_names(options: StackOptions, real_gpus: int = 0) -> list[str]:
 def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0, base: dict[str, str]) -> list[Spec]:
     """Every process but nats-server, in starting order. `base` is the environment that all share."""
     shared = {**base, "FAIRLEAD_NATS": nats_url, "FAIRLEAD_HTTP_PORT": str(port), "FAIRLEAD_DATA": str(options.data)}
+    shared.setdefault("FAIRLEAD_APPPROXY_PORT", "0")
     shared.pop("NATS_URL", None)
     specs = [
         Spec(name, _services(packages), {**shared, "FAIRLEAD_INSTANCE": name}, group)

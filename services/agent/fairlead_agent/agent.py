@@ -38,6 +38,7 @@ from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
 from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
+from fairlead_agent.shell.tunnels import NodeTunnels
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
 from fairlead_bus.pieces import PieceStore
 from fairlead_bus.port import Bus, BusError, Message, Subscription
@@ -73,6 +74,7 @@ class Agent:
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
         self.outbox = self._build_outbox()
         self.output = OutputShipper(settings.node, bus.publish)
+        self.tunnels = NodeTunnels(runtime, self.tasks.spawn)
         self.gpu_use = self._build_gpu_use()
         self.sampler = self._build_sampler()
         self.preparation = self._build_preparation()
@@ -305,7 +307,8 @@ class Agent:
 
     async def _listen(self) -> None:
         await self.link.open()
-        for verb, answer in (("output", self._on_output_wanted), ("files", self._on_files_wanted)):
+        answers = {"output": self._on_output_wanted, "files": self._on_files_wanted, "tunnel": self.tunnels.answer}
+        for verb, answer in answers.items():
             self._questions.append(await self.bus.serve(subjects.rpc_node(self.settings.node, verb), answer))
 
     def _task_failed(self, error: BaseException) -> None:

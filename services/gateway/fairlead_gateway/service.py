@@ -57,6 +57,7 @@ from fairlead_gateway.routes import (
     sql,
     submit,
     tokens,
+    tunnels,
     why,
 )
 from fairlead_gateway.routes.events import EventFeed
@@ -182,6 +183,7 @@ class Gateway:
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
         self.callers.takes_plain_cookie = not self.sign_on.public_url.startswith("https:")
         self.presence = NodePresence(views, lambda: folding.bus_answers)
+        self.tunnels = tunnels.TunnelRoutes(views, bus, self.callers, self.guard)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = [*self._cluster_routes(), *self._people_routes()]
         #: Every route, and the OpenAPI document.
@@ -208,6 +210,7 @@ class Gateway:
             job_logs.routes(views, bus, self.callers, self.job_waits),
             pieces.routes(views, self.pieces),
             run_files.routes(views, bus, self.callers),
+            tunnels.routes(self.tunnels),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
             gpu_usage.usage_routes(views, bus, self.accounts),
@@ -307,6 +310,7 @@ class Gateway:
     async def background(self) -> None:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""
         await self.presence.listen(self._bus)
+        await self._bus.serve(subjects.rpc("gateway", "tunnels"), self.tunnels.may_stay, group="gateway")
         async with asyncio.TaskGroup() as group:
             for work in (
                 self.folding.run(),

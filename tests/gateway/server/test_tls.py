@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_bus.tls import Certificate, TlsFiles
 from fairlead_gateway.server import handshakes
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
-from fairlead_gateway.server.tls import Certificate, TlsFiles
 from tests.gateway.world import GatewayWorld
 from tests.kit.certificates import Authority
 from tests.kit.eventually import eventually_async

@@ -24,6 +24,7 @@ from fairlead_schemas.http.api import (
     RunDirectory,
     SubmitResult,
 )
+from fairlead_schemas.http.tunnels import NewTunnel
 from fairlead_schemas.queries.telemetry import JobMetrics, JobUses
 from fairlead_schemas.wire.lifecycle import END_STATES
 
@@ -183,6 +184,13 @@ class AsyncJobsRequests(AsyncTransport):
     async def extend(self, job_id: str, for_: str = "") -> dict[str, Any]:
         """Let no idle policy act on what runs of the job for a while ("": as long as its policy allows)."""
         return await self._verb("jobs", job_id, "extend", {"for": for_} if for_ else None)
+
+    async def open_tunnel(self, job_id: str, port: int, *, rank: int = 0) -> NewTunnel:
+        """Open a connection to a port inside a running job, for `fairlead.tunnel_link.connect_tunnel`. Raises Conflict where the job
+        does not run, or nothing listens there.
+        """
+        answer = await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", {"port": port, "rank": rank})
+        return decode(answer.content, NewTunnel)
 
     async def idle(self) -> IdleOverview:
         """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""

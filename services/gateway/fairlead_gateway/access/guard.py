@@ -19,7 +19,7 @@ from fairlead_gateway.why.dominant_reason import row_or_array
 from fairlead_rights.access_list import Target
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.policies.rights import Verb
-from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, TARGET_CHARS_MAX, AccessEntry
+from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, TARGET_CHARS_MAX, AccessEntry, AccessKind
 
 #: {kind of target: the verb by which a caller sees that it exists}
 _SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
@@ -97,15 +97,22 @@ class RouteGuard:
 
     def _note_read(self, caller: Caller, job: str, scope: Mapping[str, Any]) -> None:
         """Note that somebody looks into a job of somebody else."""
+        self._note_look("read", "job:read", caller, job, scope)
+
+    def note_entry(self, caller: Caller, job: str, scope: Mapping[str, Any]) -> None:
+        """Note that somebody has entered a job of somebody else."""
+        self._note_look("entered", "session:open", caller, job, scope)
+
+    def _note_look(self, kind: AccessKind, verb: Verb, caller: Caller, job: str, scope: Mapping[str, Any]) -> None:
         row = row_or_array(self._views, job)
-        if row is not None and row.user != caller.principal:
+        if row is not None and row.user != caller.principal and not caller.is_open:
             self._note(
                 AccessEntry(
-                    kind="read",
+                    kind=kind,
                     at_ns=0,
                     principal=caller.principal,
                     via=caller.via,
-                    verb="job:read",
+                    verb=verb,
                     target=f"job:{row.id}",
                     owner=row.user if row.user in self._views.access.kinds else "",
                     address=address_of_scope(scope),

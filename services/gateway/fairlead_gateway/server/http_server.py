@@ -24,13 +24,13 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, HttpToolsProtocol
 
 from fairlead_bus.environment_settings import BadSetting, seconds, whole
+from fairlead_bus.tls import Certificate, TlsFiles
 from fairlead_gateway.errors import HttpError, internal_error
 from fairlead_gateway.routes.router import FastRoute
 from fairlead_gateway.server import cors
 from fairlead_gateway.server.fast_path import FastPath, Headers
 from fairlead_gateway.server.handshakes import HANDSHAKES_MAX, Handshakes
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
-from fairlead_gateway.server.tls import Certificate, TlsFiles
 
 log = structlog.get_logger()
 

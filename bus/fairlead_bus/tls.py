@@ -1,4 +1,4 @@
-"""TLS of the gateway: a certificate and its key from two files, and new ones from the same files without a restart.
+"""TLS of a listening service: a certificate and its key from two files, and new ones from the same files without a restart.
 
 Open connections keep the certificate that they began with; every later handshake uses the newest pair that could be read. A pair
 that does not fit (a renewal writes one file after the other) leaves the old one in use and is tried again. A pair that has expired, or
@@ -63,7 +63,7 @@ class Certificate:
         self._clock = clock
         self._failure = ""
         try:
-            self._marks = files.marks()
+            self._marks: tuple[tuple[int, int, int], ...] = files.marks()
             self.context = self._newest = _context(files)
             self._validity = _validity(files)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError

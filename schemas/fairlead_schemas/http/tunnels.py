@@ -1,0 +1,13 @@
+"""Documents of the HTTP API about connections into runs."""
+
+import msgspec
+
+
+class NewTunnel(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection that both ends may now come to: `code` is good once, at `address`, for `valid_seconds`."""
+
+    tunnel: str
+    address: str
+    code: str
+    valid_seconds: float
+    sequence: int

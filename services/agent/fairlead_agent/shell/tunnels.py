@@ -1,0 +1,139 @@
+"""Node's end of tunnels: connects a port of a run, and dials out to the app proxy with a ticket. No port of the node is opened.
+
+Start at `NodeTunnels.answer`.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.run_ports import NoListener, connect_to_run
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_bus.port import Message
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpened
+
+#: Open tunnels of one node.
+TUNNELS_MAX = 200
+DIAL_S = 10.0
+HEAD_MAX = 4096
+PIECE_BYTES = 64 * 1024
+
+_decode = msgspec.json.Decoder(OpenTunnel).decode
+_log = structlog.get_logger()
+
+
+class TunnelRefused(Exception):
+    """Tunnel that cannot be opened; the message says why."""
+
+
+class NodeTunnels:
+    """Tunnels of one node."""
+
+    def __init__(self, runtime: Runtime, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        self._runtime, self._spawn = runtime, spawn
+        self.open = 0
+
+    async def answer(self, message: Message) -> bytes:
+        """Open the tunnel that a gateway asks for; return its TunnelOpened."""
+        try:
+            await self._open(_decode(message.payload))
+        except msgspec.MsgspecError as error:
+            return _answer(f"expected an OpenTunnel: {error}")
+        except (TunnelRefused, NoListener) as refused:
+            return _answer(str(refused))
+        return _answer("")
+
+    async def _open(self, asked: OpenTunnel) -> None:
+        if self.open >= TUNNELS_MAX:
+            raise TunnelRefused(f"the node has {TUNNELS_MAX} tunnels already")
+        self.open += 1
+        try:
+            inside = await self._connect(asked)
+            try:
+                proxy = await _dial(asked.address, asked.ticket)
+            except BaseException:
+                inside.close()
+                raise
+        except BaseException:
+            self.open -= 1
+            raise
+        self._spawn(self._carry(inside, proxy))
+
+    async def _connect(self, asked: OpenTunnel) -> socket.socket:
+        key = RunKey(asked.job, asked.attempt, asked.rank)
+        if not is_job_id(asked.job) or not 0 < asked.port < 2**16:
+            raise TunnelRefused("expected a job id and a port from 1 to 65535")
+        pid = self._runtime.programs().get(key)
+        if pid is None:
+            raise TunnelRefused("the run is not running on this node")
+        everything = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- names alone
+        owners = await self._runtime.owners(everything)
+        pids = {each for each, owner in owners.items() if owner == key} | {pid}
+        try:
+            return await asyncio.to_thread(connect_to_run, pid, pids, asked.port)
+        except OSError as error:
+            raise TunnelRefused(
+                f"port {asked.port} of the run cannot be connected to: {error.strerror or error}"
+            ) from error
+
+    async def _carry(self, inside: socket.socket, proxy: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        """Pass bytes both ways until both sides have ended, or one fails."""
+        ends = [proxy]
+        try:
+            ends.append(await asyncio.open_connection(sock=inside, limit=PIECE_BYTES))
+            (from_proxy, to_proxy), (from_run, to_run) = ends
+            await asyncio.gather(_pass_on(from_proxy, to_run), _pass_on(from_run, to_proxy))
+        except (ConnectionError, OSError, ssl.SSLError) as error:
+            _log.debug("tunnel ended", reason=str(error))
+        finally:
+            self.open -= 1
+            for _, writer in ends:
+                writer.transport.abort()
+
+
+async def _dial(address: str, ticket: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the proxy and give the ticket. Raises TunnelRefused."""
+    parts = urlsplit(address)
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if tls else 80)
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(DIAL_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls, limit=PIECE_BYTES)
+            head = f"GET {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: Upgrade\r\nUpgrade: {NODE_END}\r\n"
+            writer.write(f"{head}Authorization: Bearer {ticket}\r\n\r\n".encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+    except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        if writer is not None:
+            writer.transport.abort()
+        raise TunnelRefused(
+            f"the app proxy at {address} cannot be reached from the node: {error or 'no answer'}"
+        ) from error
+    if not answer.startswith(b"HTTP/1.1 101 "):
+        writer.transport.abort()
+        raise TunnelRefused(f"the app proxy refused the node: {answer.partition(b'\r\n')[0].decode('latin-1')}")
+    return reader, writer
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(PIECE_BYTES):
+        writer.write(piece)
+        await writer.drain()
+    if not writer.can_write_eof():  # TLS has no half of a connection
+        raise ConnectionResetError("the other side has closed")
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+def _answer(error: str) -> bytes:
+    return msgspec.json.encode(TunnelOpened(error=error))

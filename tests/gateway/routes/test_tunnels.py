@@ -1,0 +1,230 @@
+"""Connections into runs over HTTP: real gateway, access core, app proxy and node's end; the program is a child of the test."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Collection
+from typing import Any, Self, cast
+
+import pytest
+
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.tunnels import NodeTunnels
+from fairlead_agent.shell.upkeep import Tasks
+from fairlead_appproxy.service import AppProxy, ProxySettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, commit_hash, encode_commit
+from fairlead_schemas.wire.tunnels import CLIENT_END, PATH
+from tests.gateway.access.accounts_world import AccountsWorld
+from tests.gateway.logbook import START_NS, ended, joined, offered, placed, started, submitted
+from tests.kit.commits import commit_of
+from tests.kit.eventually import eventually_async
+
+_PROGRAM = """
+import socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+
+def serve(connection):
+    while data := connection.recv(100):
+        connection.sendall(data.upper())
+    connection.close()
+
+while True:
+    threading.Thread(target=serve, args=server.accept()[:1]).start()
+"""
+
+
+class OneRun:
+    """As much of a runtime as tunnels need: one run with one process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def programs(self) -> dict[RunKey, int]:
+        """The run and its process."""
+        return {RunKey("1", 1, 0): self.pid}
+
+    async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
+        """Its process is the run's."""
+        return {self.pid: RunKey("1", 1, 0)}
+
+
+class TunnelsWorld(AccountsWorld):
+    """World in which job 1 of ann runs on n1. Use `async with TunnelsWorld() as world`."""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self._heads: dict[str, tuple[int, str, int]] = {}
+        self.child = await asyncio.create_subprocess_exec(sys.executable, "-c", _PROGRAM, stdout=subprocess.PIPE)
+        assert self.child.stdout is not None
+        self.port = int(await self.child.stdout.readline())
+        self.failures: list[BaseException] = []
+        self.tasks = Tasks(self.failures.append)
+        self.node = NodeTunnels(cast(Runtime, OneRun(self.child.pid)), self.tasks.spawn)
+        await self.hub.connect().serve(subjects.rpc_node("n1", "tunnel"), self.node.answer)
+        self.proxy = AppProxy(self.hub.connect(), ProxySettings(port=0))
+        self._proxying = asyncio.create_task(self.proxy.run())
+        await eventually_async(lambda: self.proxy.address)
+        self.ann = await self.person("ann")
+        _, self.token_of_ann = await self.session(self.ann)
+        await self.write("placer", joined("n1"))
+        await self.write("queue", submitted("1", user=self.ann), offered("1"))
+        await self.write("placer", placed("1"), started("1"))
+        await eventually_async(lambda: self.gateway.views.jobs.rows["1"].state == "running")
+        return self
+
+    async def __aexit__(self, *what: object) -> None:
+        await self.proxy.stop()
+        await self._proxying
+        await self.tasks.close()
+        self.child.kill()
+        await self.child.wait()
+        assert not self.failures
+        await super().__aexit__(*what)
+
+    async def write(self, writer: str, *events: ev.Event) -> None:
+        """Append one commit to the log."""
+        n, prev, expected = self._heads.get(writer, (0, GENESIS, 0))
+        last = (await self.bus.state(subjects.LOG)).last
+        at_ns = START_NS + last
+        payload = encode_commit(commit_of([*events], writer=writer, n=n + 1, basis=last, at_ns=at_ns, prev=prev))
+        sequence = await self.bus.append(subjects.LOG, subjects.log(writer), payload, expected=expected)
+        self._heads[writer] = (n + 1, commit_hash(payload), sequence)
+
+    async def connect(self, token: str, **body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a tunnel to the program and come as its client."""
+        made = await self.ask("POST", "/v1/jobs/1/tunnels", {"port": self.port, **body}, token=token, status=201)
+        host, _, port = made["address"].partition("://")[2].rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"GET {PATH} HTTP/1.1\r\nHost: p\r\nConnection: Upgrade\r\nUpgrade: {CLIENT_END}\r\n"
+        writer.write(f"{head}Authorization: Bearer {made['code']}\r\n\r\n".encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        return reader, writer
+
+
+async def echo(end: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+    """Send a word through a tunnel and return what comes back."""
+    reader, writer = end
+    writer.write(b"word")
+    return await reader.read(100)
+
+
+async def is_cut(end: tuple[asyncio.StreamReader, asyncio.StreamWriter], within_s: float = 5.0) -> bool:
+    """Wait until a tunnel is cut."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await end[0].read(100) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+async def test_the_owner_of_a_job_reaches_its_port() -> None:
+    """Over the app proxy and the node, which opens no port; several connections at once."""
+    async with TunnelsWorld() as world:
+        first, second = await world.connect(world.token_of_ann), await world.connect(world.token_of_ann)
+        second[1].close()
+        assert await echo(first) == b"WORD"
+        assert {each.principal for each in world.proxy.table.open.values()} == {world.ann}
+        first[1].close()
+        await eventually_async(lambda: not world.node.open and not len(world.proxy.table))
+
+
+async def test_who_may_not_enter_reaches_nothing() -> None:
+    """Strangers do not learn that there is a job; who may only look, and a token with limits, are refused; an admin is as well: a
+    role above a single job lets nobody enter.
+    """
+    async with TunnelsWorld() as world:
+        (_, stranger), viewer = (
+            await world.session(await world.person("eve")),
+            await world.person("val", viewer="cluster"),
+        )
+        _, looks = await world.session(viewer)
+        body = {"port": world.port}
+        hidden = await world.send("POST", "/v1/jobs/1/tunnels", body, token=stranger)
+        missing = await world.send("POST", "/v1/jobs/2/tunnels", body, token=stranger)
+        assert hidden.status_code == missing.status_code == 404
+        assert hidden.json()["detail"].replace("1", "2") == missing.json()["detail"]
+        await world.ask("POST", "/v1/jobs/1/tunnels", body, token=looks, status=403)
+        await world.ask("POST", "/v1/jobs/1/tunnels", body, status=403)
+        token = (await world.token(world.token_of_ann, verbs=["job:read"]))["token"]
+        await world.ask("POST", "/v1/jobs/1/tunnels", body, token=token, status=403)
+        await world.ask("POST", "/v1/jobs/1/tunnels", body, token="", status=401)
+        assert not len(world.proxy.table)
+
+
+async def test_a_tunnel_ends_with_the_sign_in_that_opened_it() -> None:
+    """And with a role that was shared; the owner's own tunnels stay open."""
+    async with TunnelsWorld() as world:
+        bob = await world.person("bob")
+        _, guest = await world.session(bob)
+        await world.ask(
+            "POST", "/v1/access:grant", {"subject": "bob", "role": "member", "scope": "job:1"}, token=world.token_of_ann
+        )
+        session, young = await world.session(world.ann)
+        owners, guests, others = (
+            await world.connect(world.token_of_ann),
+            await world.connect(guest),
+            await world.connect(young),
+        )
+        assert [await echo(each) for each in (owners, guests, others)] == [b"WORD"] * 3
+        await world.ask(
+            "POST",
+            "/v1/access:revoke",
+            {"subject": "bob", "role": "member", "scope": "job:1"},
+            token=world.token_of_ann,
+        )
+        assert await is_cut(guests)
+        assert await echo(others) == b"WORD"
+        await world.gateway.accounts.end_session(session, "revoked")
+        assert await is_cut(others)
+        assert await echo(owners) == b"WORD"
+        looked = await world.ask("GET", "/v1/audit/access", token=world.token_of_ann)
+        assert "entered" in {each["kind"] for each in looked["items"]}, "the owner sees who was inside"
+
+
+async def test_a_tunnel_ends_with_the_run() -> None:
+    """The next attempt is another run; its tunnels are new ones."""
+    async with TunnelsWorld() as world:
+        open_ = await world.connect(world.token_of_ann)
+        await world.write("placer", ended("1"))
+        await world.write("queue", ev.JobSucceeded(cause="3.0", job="1"))
+        assert await is_cut(open_)
+        refused = await world.ask(
+            "POST", "/v1/jobs/1/tunnels", {"port": world.port}, token=world.token_of_ann, status=409
+        )
+        assert "only a job that runs" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"port": 0}, 422, "port"),
+        ({"port": 65536}, 422, "port"),
+        ({"port": "80"}, 422, "port"),
+        ({"rank": 0}, 422, "port"),
+        ({"port": 80, "rank": 1}, 422, "expected 0 to 0, found 1"),
+        ({"port": 80, "host": "169.254.169.254"}, 422, "host"),
+        ({"port": 1}, 409, "no process of the run listens on port 1"),
+    ],
+)
+async def test_a_tunnel_that_cannot_be_is_refused(body: dict[str, Any], status: int, words: str) -> None:
+    """With the field, or with what the node says; hosts cannot be named at all."""
+    async with TunnelsWorld() as world:
+        refused = await world.ask("POST", "/v1/jobs/1/tunnels", body, token=world.token_of_ann, status=status)
+        assert words in refused["detail"]
+
+
+async def test_parts_that_are_away_are_named() -> None:
+    """No app proxy, or no node that answers."""
+    async with TunnelsWorld() as world:
+        path, body = "/v1/jobs/1/tunnels", {"port": world.port}
+        await world.proxy.stop()
+        await eventually_async(world._proxying.done)
+        assert (await world.ask("POST", path, body, token=world.token_of_ann, status=503))[
+            "detail"
+        ] == "no app proxy answers"
