@@ -233,7 +233,7 @@ def test_an_answer_to_head_has_no_body() -> None:
 
 
 def test_a_protocol_changes_only_when_it_was_asked_for() -> None:
-    """A request must not end in a socket that nobody counts."""
+    """A request must not end in a socket that is not counted."""
     answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
     assert read_answer(answer, HANDSHAKE).status == 101
     with pytest.raises(HeadRefused):

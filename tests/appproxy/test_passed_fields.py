@@ -74,13 +74,13 @@ def test_a_handshake_stays_one() -> None:
     ],
 )
 def test_an_app_sets_no_cookie_that_is_ours_or_reaches_beyond_its_host(cookie: bytes) -> None:
-    """Neither a cookie of the proxy nor one of the whole domain."""
+    """No cookie of the proxy, and no cookie of the whole domain."""
     answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: " + cookie + b"\r\nSet-Cookie: own=1; Path=/\r\nAlt-Svc: h3\r\n\r\n"
     assert from_app(read_answer(answer, request())) == ((b"set-cookie", b"own=1; Path=/"),)
 
 
 def test_our_cookie_is_read_where_it_is_one() -> None:
-    """Two that differ are a toss of somebody's, so that neither counts."""
+    """Two that differ may be forged, so that neither counts."""
     name = b"__Host-fairlead-app"
     assert own_cookie(request(b"Cookie: a=1; __Host-fairlead-app=x"), name) == b"x"
     assert own_cookie(request(b"Cookie: __Host-fairlead-app=x; __Host-fairlead-app=y"), name) == b""

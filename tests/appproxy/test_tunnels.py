@@ -72,7 +72,7 @@ async def test_a_code_is_good_once() -> None:
 
 
 async def test_a_tunnel_ends_when_the_right_to_it_ends() -> None:
-    """The gateway is asked every two seconds; both ends are cut, and other tunnels go on."""
+    """The gateway is asked every two seconds; both ends are cut, and other tunnels continue."""
     async with TunnelWorld() as world:
         client, node = await world.tunnel("a")
         other, _ = await world.tunnel("b")
@@ -156,7 +156,7 @@ async def test_a_stalled_reader_delays_no_other_tunnel() -> None:
 
 
 async def test_a_tunnel_over_tls(tmp_path: Path) -> None:
-    """With a certificate of the site; the address that both are told is https."""
+    """With a certificate of the site; the address that both get is https."""
     authority = Authority(tmp_path)
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     authority.write(cert, key, "proxy")

@@ -1,6 +1,6 @@
 """A webhook's receiver that is away under load while the notifier is killed: it gets every event once, in order, signed.
 
-The receiver refuses connections for the given time, then listens again; nobody does more. What it got is held against the
+The receiver refuses connections for the given time, then listens again; no further action is taken. What it got is held against the
 log. A message may come a second time after a kill, directly after the first and under its id. Start at `_one`.
 """
 

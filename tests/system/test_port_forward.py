@@ -1,4 +1,4 @@
-"""A real stack with sign-on: a web server in a job is reached over `fairlead port-forward`, and by nobody who may not."""
+"""A real stack with sign-on: a web server in a job is reached over `fairlead port-forward`, and by no user without the right."""
 
 import contextlib
 import http.client

@@ -113,7 +113,7 @@ def test_a_decision_that_holds_offers_nothing_of_its_own_submits() -> None:
     assert not world.said(ev.JobOffered)
 
 
-def test_nobody_yields_to_a_job_of_a_held_queue() -> None:
+def test_no_run_yields_to_a_job_of_a_held_queue() -> None:
     """However long it has waited: others keep what they have, and nothing is kept for it."""
     world = tree()
     world.pool(patience_ns=1)
