@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: cli, run, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -33,6 +33,7 @@ from bench import (
     regression,
     rest,
     sign_on,
+    sync,
     table,
 )
 from bench.agent import rows as agent
@@ -49,6 +50,7 @@ from fairlead_replay.compiled import cores_build
 ROWS = (
     "cli",
     "run",
+    "sync",
     "rest",
     "live",
     "crowded",
@@ -116,6 +118,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows += [_printed(row) for row in command_line.rows()]
     if "run" in names:
         rows.append(_printed(foreground.row()))
+    if "sync" in names:
+        rows.append(_printed(sync.row()))
     if "rest" in names:
         rows.append(_printed(rest.row()))
     if "live" in names:

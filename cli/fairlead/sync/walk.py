@@ -9,14 +9,12 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fairlead.errors import InputRefused
+from fairlead.sync.ignore_rules import IgnoreRules
 from fairlead_schemas.units.quantities import format_bytes
 from fairlead_schemas.wire import trees
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 IGNORE_FILE = ".gitignore"
 #: Never sent: a repository, and the data of a local stack.
@@ -53,7 +51,7 @@ class Walked(NamedTuple):
 class _Rules(NamedTuple):
     """The rules of one `.gitignore`, for paths that begin with a prefix; the prefix of one above the directory is negative."""
 
-    spec: "GitIgnoreSpec"
+    rules: IgnoreRules
     #: Path of its directory relative to the sent one, with "/" at the end; "" for itself.
     prefix: str
     #: Path of the sent directory relative to that of the rules, with "/" at the end; "" where the rules are in it or below.
@@ -61,7 +59,8 @@ class _Rules(NamedTuple):
 
     def verdict(self, path: str) -> bool | None:
         """Return True if the path is left out, False if it is kept, None if no rule is about it."""
-        return self.spec.check_file(self.above + path.removeprefix(self.prefix)).include
+        own = self.above + path.removeprefix(self.prefix)
+        return self.rules.verdict(own.removesuffix("/"), is_directory=own.endswith("/"))
 
 
 def walk(directory: Path) -> Walked:
@@ -130,13 +129,8 @@ def _is_ignored(path: str, rules: list[_Rules]) -> bool:
 
 
 def _rules_of(file: str, prefix: str, above: str = "") -> Iterator[_Rules]:
-    from pathspec import GitIgnoreSpec  # most directories have a .gitignore, most submits no directory
-
     with open(file, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 -- a string, as scandir gives it
-        try:
-            yield _Rules(GitIgnoreSpec.from_lines(lines.read().splitlines()), prefix, above)
-        except ValueError as error:
-            raise InputRefused(f"{file}: {error}") from error
+        yield _Rules(IgnoreRules(lines.read()), prefix, above)
 
 
 def _rules_above(root: Path) -> list[_Rules]:
