@@ -168,7 +168,10 @@ def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | No
     if not wanted:
         return jobs
     from fairlead.sync.send import is_name, send_directory
+    from fairlead_schemas.wire.trees import DIGEST_BYTES, name_of_tree
 
+    unsent = name_of_tree(bytes(DIGEST_BYTES))
+    reader.check_all([override(job, {"sync": unsent}) if job.get("sync") else job for job in jobs])  # before much is sent
     names: dict[str, str] = {}
     for sync in wanted:
         if is_name(sync):
