@@ -171,7 +171,9 @@ def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | No
     from fairlead_schemas.wire.trees import DIGEST_BYTES, name_of_tree
 
     unsent = name_of_tree(bytes(DIGEST_BYTES))
-    reader.check_all([override(job, {"sync": unsent}) if job.get("sync") else job for job in jobs])  # before much is sent
+    reader.check_all(
+        [override(job, {"sync": unsent}) if job.get("sync") else job for job in jobs]
+    )  # before much is sent
     names: dict[str, str] = {}
     for sync in wanted:
         if is_name(sync):

@@ -62,14 +62,14 @@ class Registry:
         self._server.shutdown()
         self._server.server_close()
 
-    def push(self, name: str, *layers: bytes, tag: str = "1") -> str:
+    def push(self, name: str, *layers: bytes, tag: str = "1", user: str = "") -> str:
         """Hold an image of these tar files; the whole name by which an engine can pull it."""
         packed = [gzip.compress(layer, 1) for layer in layers]
         diff_ids = [_digest(layer) for layer in layers]
         config = {
             "architecture": "amd64",
             "os": "linux",
-            "config": {},
+            "config": {"User": user} if user else {},
             "rootfs": {"type": "layers", "diff_ids": diff_ids},
         }
         manifest: dict[str, Any] = {
