@@ -95,6 +95,13 @@ def _bucket(name: str) -> tuple[str, ...]:
     return (f"$KV.{name}.*.*", *_info(stream), *(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs))
 
 
+def _pieces() -> tuple[str, ...]:
+    """Read and write pieces of directories. Nobody removes them: the server does, by their age."""
+    bucket = f"KV_{subjects.PIECE}"
+    data = f"$KV.{subjects.PIECE}.{subjects.piece_key('*')}"
+    return (f"$KV.{subjects.PIECE}.*.*", f"$JS.API.STREAM.MSG.GET.{bucket}", f"$JS.API.DIRECT.GET.{bucket}.{data}")
+
+
 def _load() -> tuple[str, ...]:
     return (f"$JS.API.STREAM.MSG.GET.OBJ_{subjects.SNAPSHOT}",)
 
@@ -208,7 +215,7 @@ SERVICES: dict[str, Permissions] = {
             f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
             *_bucket(subjects.CREDENTIAL),
             *_bucket(subjects.NOTIFY),
-            *_bucket(subjects.PIECE),
+            *_pieces(),
             subjects.rpc("notifier", "test"),
             subjects.rpc("appproxy", "expect"),
         ),

@@ -97,9 +97,9 @@ def test_permissions_name_no_more_than_is_needed() -> None:
 
 
 def test_a_node_reaches_only_what_crosses_between_the_accounts() -> None:
-    """Every subject of a node's allow-list has its own name in it, and crosses."""
-    grant = permissions.of_node("n1")
+    """Every subject of a node's allow-list has its own name in it, but the one of sealed pieces; and each crosses."""
+    grant, pieces = permissions.of_node("n1"), "$JS.API.DIRECT.GET.KV_PIECE.$KV.PIECE.data.*"
     for subject in (*grant.publish, *grant.subscribe):
-        assert "n1" in subject.split("."), subject
+        assert "n1" in subject.split(".") or subject == pieces, subject
         assert not subject.endswith(">"), subject
     assert grant.publish + grant.subscribe[:-1] == tuple(each.subject for each in permissions.crossings("n1"))

@@ -116,6 +116,8 @@ async def test_a_piece_that_a_node_does_not_know_says_nothing(rogue: Rogue, keye
     gateway = await keyed.connect("gateway")
     store = PieceStore(gateway, time.time, {})
     await store.put(b"print('secret')")
+    await store.renew(digest_of(b"print('secret')"))
+    assert await store.missing([digest_of(b"print('secret')")]) == []
     subject = f"$JS.API.DIRECT.GET.KV_PIECE.$KV.PIECE.{subjects.piece_key('*')}"
     found = (await rogue.client.request(subject, b"", timeout=60)).data
     assert found

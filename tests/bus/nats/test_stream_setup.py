@@ -88,7 +88,13 @@ def test_each_stream_is_stored_by_its_purpose() -> None:
     and passing contents are in memory, with a size limit, and everything else is in files."""
     fsynced, lossy, memory = ("file", ""), ("file", "async"), ("memory", "")
     files = {"LOG": fsynced, "CMD": fsynced, "KV_SPEC": fsynced, "OBJ_SNAPSHOT": fsynced}
-    files |= {"AUDIT": fsynced, "KV_PEOPLE": fsynced, "KV_CREDENTIAL": fsynced, "KV_NOTIFY": fsynced}
+    files |= {
+        "AUDIT": fsynced,
+        "KV_PEOPLE": fsynced,
+        "KV_CREDENTIAL": fsynced,
+        "KV_NOTIFY": fsynced,
+        "KV_PIECE": fsynced,
+    }
     assert _stored_as(1) == files | {"SAMPLE": lossy, "OUTPUT": lossy, "KV_DESIRED": lossy, "KV_LEASE": fsynced}
     assert _stored_as(3) == files | {"SAMPLE": memory, "OUTPUT": fsynced, "KV_DESIRED": memory, "KV_LEASE": memory}
     (sample,) = (stream.config(3) for stream in stream_setup.required_streams() if stream.name == "SAMPLE")

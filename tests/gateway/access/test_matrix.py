@@ -33,7 +33,7 @@ SCOPES = {
     "volume": ("volume:data",),
 }
 #: Statuses of a request that the guard let through: whatever the handler then says about its body, and about things that are not there.
-PASSED = frozenset({200, 201, 202, 404, 409, 422, 503})
+PASSED = frozenset({200, 201, 202, 404, 409, 415, 422, 503})
 #: The same about a thing that is there.
 FOUND = PASSED - {404}
 #: Bodies of routes whose handler checks each thing that the body names.
@@ -78,7 +78,7 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
     return {
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
-        "user": "nemo", "group": "none", "notification": "none",
+        "user": "nemo", "group": "none", "notification": "none", "digest": 64 * "0",
     }  # fmt: skip
 
 
