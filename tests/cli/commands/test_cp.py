@@ -201,7 +201,7 @@ def test_without_a_destination_it_lists(gateway: GatewayStub, run: Run, here: Pa
 @pytest.mark.parametrize(
     ("words", "message"), [(("7:x", ".", "--rank", "x"), "--rank"), (("7-9:x", "."), "expected one job")]
 )
-def test_words_that_name_no_source_are_refused(
+def test_a_source_is_one_job_and_one_rank(
     gateway: GatewayStub, run: Run, here: Path, words: tuple[str, ...], message: str
 ) -> None:
     """Before anything is asked for."""
@@ -256,7 +256,7 @@ def test_a_directory_is_sent_once(gateway: GatewayStub, run: Run, here: Path) ->
     assert len(store.pieces) == 2
 
 
-def test_a_job_file_names_a_directory_beside_it(gateway: GatewayStub, run: Run, here: Path) -> None:
+def test_a_path_of_a_job_file_is_relative_to_the_file(gateway: GatewayStub, run: Run, here: Path) -> None:
     """Its path is relative to the file, wherever the command is typed; a name that the cluster gave is left as it is."""
     (here / "p/src").mkdir(parents=True)
     (here / "p/src/a.py").write_text("print()")
