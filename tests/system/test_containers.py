@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import docker
 import docker.errors
 import pytest
 
+from fairlead.errors import Conflict
+from fairlead.tunnel_link import connect_tunnel
 from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image
 from tests.system.cluster import StackCluster
 
@@ -91,3 +94,39 @@ def test_a_volume_without_a_grant_fails_with_its_name(cluster: StackCluster) -> 
         {"image": ensure_python_image(), "command": ["x"], "volumes": ["datasets:/data"], "retries": {"max": 0}}
     )
     cluster.until(lambda: "FAIRLEAD_MOUNTS" in str(list(cluster.client.events(job=job.id))), "the reason is in the log")
+
+
+SERVER = """
+import socket
+server = socket.create_server(("127.0.0.1", 8765))
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"from inside")
+    connection.close()
+"""
+
+
+def test_a_port_inside_a_container_is_reached_over_a_tunnel_alone(cluster: StackCluster) -> None:
+    """On loopback of the container's own network, which no port of the node leads to."""
+    job = cluster.client.submit(
+        {
+            "image": ensure_python_image(),
+            "command": [PYTHON, "-I", "-S", "-c", SERVER],
+            "resources": {"cpu": "1", "memory": "256Mi"},
+        }
+    ).id
+    cluster.until(lambda: cluster.client.job(job).state == "running", "the container runs")
+    heard: list[bytes] = []
+
+    def reached() -> bool:
+        with connect_tunnel(cluster.client.open_tunnel(job, 8765)) as connection:
+            heard.append(connection.recv(100))
+        return True
+
+    cluster.until(reached, "the program listens")
+    assert heard == [b"from inside"]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 8765), timeout=2)
+    with pytest.raises(Conflict, match="no process of the run listens on port 4222"):
+        cluster.client.open_tunnel(job, 4222)
+    cluster.client.cancel(job)
