@@ -59,12 +59,20 @@ class UndoLog:
 
     def rollback(self) -> None:
         """Restore the state as it was when the journal was opened, and close the journal. Raises UndoFailed."""
+        self.rollback_to(0)
+        self.journal = None
+
+    def rollback_to(self, mark: int) -> None:
+        """Restore the state as it was when the journal had so many entries, and keep these. Raises UndoFailed."""
         journal, self.journal = self.journal, None
         try:
-            for entry in reversed(journal or ()):
+            for entry in reversed(journal[mark:] if journal is not None else ()):
                 entry[0](*entry[1:])
         except BaseException as error:
             raise UndoFailed(f"the state is unknown, a rollback failed: {type(error).__name__}: {error}") from error
+        if journal is not None:
+            del journal[mark:]
+        self.journal = journal
 
     def forget_derived(self) -> None:
         """Drop what is derived from the state and may be half updated: an exception has interrupted a decision."""
@@ -80,22 +88,29 @@ class UndoLog:
 
 
 class Speculation:
-    """Block of `UndoLog.speculating`. A class, since a generator's context costs a tenth of a small decision."""
+    """Block of `UndoLog.speculating`. A class, since a generator's context costs a tenth of a small decision.
 
-    __slots__ = ("_log", "_outer")
+    Nested blocks share one journal, so that a block whose end an exception has skipped (it struck between the block and its end) is
+    rolled back by the one around it. After the outermost one, `UndoLog.abort` is the core's to call.
+    """
+
+    __slots__ = ("_log", "_mark")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
-        self._outer: list[Any] | None = None
+        #: Entries of the blocks around it; -1: there are none.
+        self._mark = -1
 
     def __enter__(self) -> None:
-        self._outer, self._log.journal = self._log.journal, []
+        if self._log.journal is None:
+            self._log.journal = []
+        else:
+            self._mark = len(self._log.journal)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        try:
-            if kind is None:
-                self._log.rollback()
-            else:
-                self._log.abort()
-        finally:
-            self._log.journal = self._outer
+        if kind is not None:
+            self._log.forget_derived()
+        if self._mark < 0:
+            self._log.rollback()
+        else:
+            self._log.rollback_to(self._mark)

@@ -8,7 +8,7 @@ A verdict that is not ok names the first bad sequence. It never raises for damag
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 from fairlead_bus import snapshots
@@ -28,19 +28,34 @@ from fairlead_replay.export import (
 )
 from fairlead_schemas.wire import subjects
 
+#: Called with how much of the log is done, and of how much.
+type Seen = Callable[[int, int], None]
+
+
+def unseen(done: int, of: int) -> None:
+    """Show nothing."""
+
+
+def counted[T](items: Iterable[T], of: int, seen: Seen) -> Iterator[T]:
+    """Yield the items, and say after each how many were taken."""
+    for number, item in enumerate(items, 1):
+        yield item
+        seen(number, of)
+
+
 #: A log that brings nothing for this long, although it holds more, is damaged there.
 STALL_S = 10.0
 #: Services that keep snapshots.
 SNAPSHOTS = (*subjects.WRITERS, "gateway")
 
 
-def verify_export(path: str | Path) -> LogVerdict:
+def verify_export(path: str | Path, seen: Seen = unseen) -> LogVerdict:
     """Check an exported log: chain, contiguity, contracts, every job's moves, and agreement with its manifest."""
     directory, audit = Path(path), Audit()
     try:
         manifest = read_manifest(directory)
         audit = Audit(manifest.chain_heads())
-        sha256 = _take_lines(directory, audit)
+        sha256 = _take_lines(directory, audit, manifest.commits, seen)
     except (ExportError, OSError) as error:
         return LogVerdict(False, audit.commits, audit.events, 0, str(error))
     if sha256 != manifest.sha256:
@@ -51,10 +66,10 @@ def verify_export(path: str | Path) -> LogVerdict:
     return verdict
 
 
-def _take_lines(directory: Path, audit: Audit) -> str:
+def _take_lines(directory: Path, audit: Audit, commits: int, seen: Seen) -> str:
     sha256 = hashlib.sha256()
     with (directory / LOG_FILE).open("rb") as file:
-        for line in file:
+        for line in counted(file, commits, seen):
             sha256.update(line)
             try:
                 stored = decode_line(line)
@@ -78,7 +93,7 @@ def _find_changed_line(directory: Path, audit: Audit) -> None:
                 return
 
 
-async def verify_live(bus: Bus) -> LogVerdict:
+async def verify_live(bus: Bus, seen: Seen = unseen) -> LogVerdict:
     """Check the log on the bus, up to what it holds when asked. Raises Unavailable.
 
     A log that was cut is whole by itself; the services' snapshots stand where it once ended.
@@ -87,7 +102,7 @@ async def verify_live(bus: Bus) -> LogVerdict:
     found = [snapshot for name in SNAPSHOTS for snapshot in await snapshots.stored(bus, name)]
     last = (await bus.state(subjects.LOG)).last  # asked afterwards: snapshots are of commits that are in the log
     try:
-        async for stored in _read_through(bus, last):
+        async for stored in _read_through(bus, last, seen):
             audit.take(stored)
     except LogDamaged as error:
         audit.find(error.sequence, str(error))
@@ -106,13 +121,13 @@ async def _hold_against(found: list[snapshots.Snapshot], bus: Bus, last: int, au
         audit.find(error.sequence, str(error))
 
 
-async def export(bus: Bus, directory: str | Path) -> ExportManifest:
+async def export(bus: Bus, directory: str | Path, seen: Seen = unseen) -> ExportManifest:
     """Write the log on the bus into a directory, up to what it holds when asked. Raises LogDamaged where the
     log's chain is broken (there is nothing to vouch for then), Unavailable."""
     last = (await bus.state(subjects.LOG)).last
     exporter = Exporter(Path(directory), await identity(bus))
     try:
-        async for stored in _read_through(bus, last):
+        async for stored in _read_through(bus, last, seen):
             exporter.add(stored)
     except BaseException:
         exporter.abandon()
@@ -120,14 +135,14 @@ async def export(bus: Bus, directory: str | Path) -> ExportManifest:
     return exporter.finish()
 
 
-async def read_log(bus: Bus) -> AsyncIterator[Stored]:
+async def read_log(bus: Bus, seen: Seen = unseen) -> AsyncIterator[Stored]:
     """Every message of the log up to what it holds when asked, unchecked. Raises LogDamaged where it cannot be
     read on, Unavailable."""
-    async for stored in _read_through(bus, (await bus.state(subjects.LOG)).last):
+    async for stored in _read_through(bus, (await bus.state(subjects.LOG)).last, seen):
         yield stored
 
 
-async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
+async def _read_through(bus: Bus, last: int, report: Seen) -> AsyncIterator[Stored]:
     """Every message of the log up to `last`. A log that stops short raises LogDamaged."""
     if last == 0:
         return
@@ -141,16 +156,17 @@ async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
             for stored in found:
                 if stored.sequence <= last:
                     yield stored
+                    report(stored.sequence, last)
                 seen = stored.sequence
     finally:
         await tail.close()
 
 
-def verify_url(url: str) -> LogVerdict:
+def verify_url(url: str, seen: Seen = unseen) -> LogVerdict:
     """`verify_live` for callers without an event loop."""
-    return with_bus(url, "audit", verify_live)
+    return with_bus(url, "audit", lambda bus: verify_live(bus, seen))
 
 
-def export_url(url: str, directory: str | Path) -> ExportManifest:
+def export_url(url: str, directory: str | Path, seen: Seen = unseen) -> ExportManifest:
     """`export` for callers without an event loop."""
-    return with_bus(url, "audit", lambda bus: export(bus, directory))
+    return with_bus(url, "audit", lambda bus: export(bus, directory, seen))

@@ -12,8 +12,8 @@ import msgspec
 from fairlead_bus import snapshots
 from fairlead_bus.log import identity
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_replay.audit import read_log
-from fairlead_replay.export import read_export
+from fairlead_replay.audit import Seen, counted, read_log, unseen
+from fairlead_replay.export import read_export, read_manifest
 from fairlead_replay.fold import (
     CORES,
     TO_THE_END,
@@ -124,12 +124,14 @@ async def compare_snapshots(bus: Bus, commits: list[PlacedCommit]) -> list[Compa
     return found
 
 
-def fold_export(path: str | Path, end: FoldEnd = TO_THE_END) -> FoldedCluster:
+def fold_export(path: str | Path, end: FoldEnd = TO_THE_END, seen: Seen = unseen) -> FoldedCluster:
     """The cluster as an exported log has it. Raises ExportError, LogDamaged; ValueError beyond its end."""
-    return fold_until(commits_of(read_export(Path(path))), end)
+    directory = Path(path)
+    of = end.sequence or read_manifest(directory).commits
+    return fold_until(commits_of(counted(read_export(directory), of, seen)), end)
 
 
-async def fold_live(bus: Bus, end: FoldEnd = TO_THE_END) -> FoldedCluster:
+async def fold_live(bus: Bus, end: FoldEnd = TO_THE_END, seen: Seen = unseen) -> FoldedCluster:
     """The cluster as the log on the bus has it. Raises LogDamaged, Unavailable; ValueError beyond its end."""
     stored = [message async for message in read_log(bus)]
-    return fold_until(commits_of(stored), end)
+    return fold_until(commits_of(counted(stored, end.sequence or len(stored), seen)), end)

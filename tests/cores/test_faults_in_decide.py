@@ -12,7 +12,7 @@ from fairlead_access.core import AccessCore
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim import accounts, idleness
-from fairlead_replay.sim.people import Restless
+from fairlead_replay.sim.people import QueueClosers, Restless
 from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import WORK_S
 from fairlead_telemetry.idle.core import IdleCore
@@ -31,10 +31,16 @@ def quiet_services() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "core"),
-    [("queue", QueueCore), ("placer", PlacerCore), ("telemetry", IdleCore), ("access", AccessCore)],
+    ("name", "core", "people"),
+    [
+        ("queue", QueueCore, Restless),
+        ("queue", QueueCore, QueueClosers),
+        ("placer", PlacerCore, Restless),
+        ("telemetry", IdleCore, Restless),
+        ("access", AccessCore, Restless),
+    ],
 )
-def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None:
+def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any], people: type[Restless]) -> None:
     """The snapshot is equal after each fault, and the next decision of the core is that of a core without faults, byte
     for byte: so no memo, cache or derived index is left half updated either."""
     injector = Injector()
@@ -45,7 +51,7 @@ def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None
             continue  # a world without idle policies
         if name == "access" and accounts.plan(seed, WORK_S) is None:
             continue  # a world without accounts
-        for recording in record(name, core, injector, seed, people=Restless):
+        for recording in record(name, core, injector, seed, people=people):
             with injector:
                 try:
                     replay.run(recording, DECISIONS)

@@ -13,8 +13,11 @@ from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay import chain
+from fairlead_replay.archive.restore import restore
 from fairlead_replay.audit import export, verify_export, verify_live
 from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, ExportError, read_export, write_export
+from fairlead_replay.fold import FoldEnd
+from fairlead_replay.live_comparison import fold_export, fold_live
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.events import Event, JobOffered, JobSubmitted
@@ -353,3 +356,29 @@ async def test_a_truncated_log_is_not_whole() -> None:
     assert verdict.what == f"the log went backwards: it ends at 20, and a snapshot is at {last}"
     await snapshots.save(bus, "queue", taken._replace(sequence=10), log_id="another", schema="1", turn=0)
     assert (await verify_live(bus)).first_bad == 1
+
+
+async def test_work_on_a_log_says_how_much_of_it_is_done(tmp_path: Path) -> None:
+    """Every commit, up to all of them: a check, an export, a fold and a restore of one log."""
+    log, bus = log_of(SEED), (await filled_hub()).connect()
+    seen: list[tuple[int, int]] = []
+
+    def note(done: int, of: int) -> None:
+        seen.append((done, of))
+
+    whole = [(number, len(log)) for number in range(1, len(log) + 1)]
+    await verify_live(bus, note)
+    assert seen == whole
+    seen.clear()
+    await export(bus, tmp_path / "export", note)
+    assert seen == whole
+    for work in (verify_export, lambda path, see: fold_export(path, seen=see)):
+        seen.clear()
+        work(tmp_path / "export", note)
+        assert seen == whole
+    seen.clear()
+    await restore(MemoryHub().connect(), tmp_path / "export", note)
+    assert seen == whole
+    seen.clear()
+    await fold_live(bus, FoldEnd(sequence=20), note)
+    assert seen[-1] == (20, 20)

@@ -43,7 +43,11 @@ def test_a_queue_that_rolls_back_only_completed_decisions_is_caught(monkeypatch:
         yield
         state.rollback()
 
+    def forgetful(state: QueueState) -> None:
+        state.journal = None
+
     monkeypatch.setattr(QueueState, "speculating", careless)
+    monkeypatch.setattr(QueueState, "abort", forgetful)
     assert first_violation()
 
 

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from fairlead_queue.waiting.closures import QueueClosures
+from fairlead_replay.sim import faults
 from fairlead_replay.sim.invariants import Books
 from fairlead_replay.sim.people import QueueClosers
-from fairlead_replay.sim.world import Parts, run_seed
+from fairlead_replay.sim.world import WORK_S, Parts, run_seed
 from fairlead_schemas.wire import events as ev
 
 PARTS = Parts(people=QueueClosers)
@@ -56,3 +57,12 @@ def test_a_closed_queue_that_is_open_is_caught(plant: str, monkeypatch: pytest.M
     word = "held" if plant == "holding" else "drained"
     found = (run_seed(seed, parts=PARTS, commands=70).violation for seed in range(1, 31))
     assert f"is {word}" in next(violation for violation in found if violation)
+
+
+def test_worlds_of_closed_queues_survive_exceptions_in_mid_decision() -> None:
+    """Services that are struck while they decide on holds and drains obey every invariant, and the log is reproducible."""
+    seeds = [seed for seed in range(1, 100) if len(faults.plan_decision_faults(seed, WORK_S)) > 5][:3]
+    for seed in seeds:
+        first, again = (run_seed(seed, parts=PARTS, commands=70) for _ in range(2))
+        assert first.violation is None
+        assert first == again

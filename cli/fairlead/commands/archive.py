@@ -17,6 +17,7 @@ from fairlead.commands.audit_options import Data, Nats, bus_url, is_export, new_
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
+from fairlead.render.progress import progress
 from fairlead.render.terminal import Format
 from fairlead.stack import state
 
@@ -104,7 +105,8 @@ def archive(
         store = Store(directory.absolute(), archiver.read_key_file(key_file), copy=copy)
         try:
             before = store.size
-            last = with_bus(url, "archiver", lambda bus: Archiver(bus, store).catch_up())
+            with progress("audit archive", "commits") as seen:
+                last = with_bus(url, "archiver", lambda bus: Archiver(bus, store).catch_up(seen))
         finally:
             store.close()
     terminal.write(f"{directory}: sequences 1 to {last}, {last - before} of them new, all signed\n")
@@ -128,8 +130,13 @@ def restore(
 
     if not nats and data is None:
         raise InputRefused("where to? name a new directory with --data, or an empty bus with --nats")
-    with new_bus((data or Path()).absolute(), nats) as url, translated(), refused():
-        last = with_bus(url, "restore", lambda bus: restore_into(bus, directory.absolute()))
+    with (
+        new_bus((data or Path()).absolute(), nats) as url,
+        translated(),
+        refused(),
+        progress("audit restore", "commits") as seen,
+    ):
+        last = with_bus(url, "restore", lambda bus: restore_into(bus, directory.absolute(), seen))
     terminal.write(f"{nats or data}: the log up to sequence {last}, as {directory} has it\n")
 
 

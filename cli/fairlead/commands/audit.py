@@ -22,6 +22,7 @@ from fairlead.commands.audit_options import Data, Nats, app, bus_url, is_export,
 from fairlead.commands.options import Output, time_of
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
+from fairlead.render.progress import progress
 from fairlead.render.terminal import Format
 from fairlead.stack import state
 from fairlead_schemas.units.timestamps import parse_rfc3339, rfc3339_seconds
@@ -80,10 +81,12 @@ def verify(
         verify_with(archive, folder, nats, key, known or [], remember, output)
         return
     if not nats and is_export(folder):
-        verdict = verify_export(folder)
+        with progress("audit verify", "commits", output) as seen:
+            verdict = verify_export(folder, seen)
     else:
         with bus_url(folder, nats) as url, translated():
-            verdict = verify_url(url)
+            with progress("audit verify", "commits", output) as seen:
+                verdict = verify_url(url, seen)
             report = inspect_url(url) if verdict.ok else None
     extra = {"commands": report_document(report)} if report is not None else {}
     if output in (Format.json, Format.yaml):
@@ -128,8 +131,9 @@ def export(
     """
     from fairlead_replay.audit import export_url
 
-    with bus_url((data or state.default_data()).absolute(), nats) as url, translated():
-        manifest = export_url(url, directory)
+    folder = (data or state.default_data()).absolute()
+    with bus_url(folder, nats) as url, translated(), progress("audit export", "commits", output) as seen:
+        manifest = export_url(url, directory, seen)
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(manifest, output))
     else:
@@ -184,7 +188,7 @@ def replay(
             raise InputRefused("expected --keyframes alone, found it with --to, --check or --show")
         terminal.write(_keyframes((data or state.default_data()).absolute(), nats, keyframes))
         return
-    cluster, compared = _folded((data or state.default_data()).absolute(), nats, _end(to), compare=check)
+    cluster, compared = _folded((data or state.default_data()).absolute(), nats, _end(to), compare=check, output=output)
     if show:
         cores = cluster.cores()
         if show not in cores:
@@ -233,7 +237,9 @@ def _end(text: str) -> "FoldEnd":
     return FoldEnd(at_ns=parse_rfc3339(time_of(text))) if text else FoldEnd()
 
 
-def _folded(folder: Path, nats: str, to: "FoldEnd", *, compare: bool) -> "tuple[FoldedCluster, list[Comparison]]":
+def _folded(
+    folder: Path, nats: str, to: "FoldEnd", *, compare: bool, output: Format
+) -> "tuple[FoldedCluster, list[Comparison]]":
     """The log of a running cluster or of an export, folded; what the live services answered, where they were asked."""
     from fairlead_bus.main import with_bus
     from fairlead_replay.live_comparison import compare_live, fold_export, fold_live
@@ -242,9 +248,11 @@ def _folded(folder: Path, nats: str, to: "FoldEnd", *, compare: bool) -> "tuple[
         if not nats and is_export(folder):
             if compare:
                 raise InputRefused("--check needs live services; an exported log has none")
-            return fold_export(folder, to), []
+            with progress("replay", "commits", output) as seen:
+                return fold_export(folder, to, seen), []
         with bus_url(folder, nats) as url:
-            cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to))
+            with progress("replay", "commits", output) as seen:
+                cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to, seen))
             return cluster, with_bus(url, "replay", compare_live) if compare else []
 
 

@@ -24,6 +24,7 @@ from fairlead.commands.options import (
 )
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import columns, terminal
+from fairlead.render.progress import progress
 from fairlead.render.terminal import Format, OutputWriter
 from fairlead_schemas.http.api import Job, Page
 from fairlead_schemas.queries.telemetry import JobMetrics
@@ -225,8 +226,16 @@ def wait(ids: NamedIds, timeout: Timeout = "", output: Output = Format.table) ->
     timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
     from fairlead.commands.submission import exit_code
 
-    with connect() as client:
-        ended = client.wait(pick(client, ids, names=True), timeout_s=timeout_s)
+    with connect() as client, progress("wait", "jobs ended", output) as seen:
+        chosen = pick(client, ids, names=True)
+        over: set[str] = set()
+
+        def see(job: Job) -> None:
+            if job.state in END_STATES:
+                over.add(job.id)
+            seen(len(over), len(chosen))
+
+        ended = client.wait(chosen, timeout_s=timeout_s, seen=see)
     _write(ended, output)
     raise typer.Exit(exit_code(ended))
 

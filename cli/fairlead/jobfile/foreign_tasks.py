@@ -117,7 +117,8 @@ def is_task(document: dict[str, Any]) -> bool:
 
 
 def _is_dstack(document: dict[str, Any]) -> bool:
-    return document.get("type") in _DSTACK_TYPES
+    kind = document.get("type")
+    return isinstance(kind, str) and kind in _DSTACK_TYPES
 
 
 def _is_sky(document: dict[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from fairlead_replay.archive.checkpoints import SEED_BYTES, BadNote, Signer, rea
 from fairlead_replay.archive.contents import NoArchive
 from fairlead_replay.archive.segments import ArchiveDamaged
 from fairlead_replay.archive.store import ArchiveBusy, Store
+from fairlead_replay.audit import Seen, unseen
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import commit_hash
 
@@ -101,7 +102,7 @@ class Archiver:
         """Ask `run` to end, with a checkpoint of what there is."""
         self._stopping.set()
 
-    async def catch_up(self) -> int:
+    async def catch_up(self, seen: Seen = unseen) -> int:
         """Archive what the log holds now, sign it, and return the last sequence. Raises LogDamaged, Unavailable, OSError."""
         last = (await self._bus.state(subjects.LOG)).last
         await self.check_same_log()
@@ -109,6 +110,7 @@ class Archiver:
         try:
             while self._store.size < last:
                 await self._take(await tail.next())
+                seen(self._store.size, last)
         finally:
             await tail.close()
         await self._sign()

@@ -13,7 +13,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Bus, BusError, LogDamaged, Stored
 from fairlead_replay.archive.contents import ArchiveContents, is_archive
-from fairlead_replay.audit import SNAPSHOTS, verify_export
+from fairlead_replay.audit import SNAPSHOTS, Seen, counted, unseen, verify_export
 from fairlead_replay.export import MANIFEST_FILE, decode_line, read_export
 from fairlead_replay.fold import commits_of
 from fairlead_schemas.wire import subjects
@@ -24,18 +24,19 @@ class NotEmpty(ValueError):
     """A stream that should be made from an archive holds something already."""
 
 
-async def restore(bus: Bus, directory: Path) -> int:
+async def restore(bus: Bus, directory: Path, seen: Seen = unseen) -> int:
     """Write the commits of an archive or an export into the bus's empty log and return the last sequence. Raises NotEmpty,
     ArchiveDamaged, NoArchive, ExportError, LogDamaged; Unavailable and other BusErrors, after which a new attempt needs
     a new, empty stream."""
     source = _source(directory)
+    count = 0
     for _ in commits_of(source()):
-        pass  # all of it is looked at before anything is written
+        count += 1  # all of it is looked at before anything is written
     await bus.ensure()
     await _check_empty(bus, subjects.LOG)
     await _check_empty(bus, subjects.CMD)
     chain, consumed = Chain(), 0
-    for stored in source():
+    for stored in counted(source(), count, seen):
         envelope = decode_envelope(stored.payload)
         before = chain.head(envelope.writer).sequence
         sequence = await bus.append(subjects.LOG, stored.subject, stored.payload, expected=before)

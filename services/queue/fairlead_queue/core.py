@@ -35,7 +35,12 @@ class QueueCore:
         """Return the next decision to commit. Inputs are CMD messages: lists of queue commands and `Undecodable`."""
         if not inputs and self._quiet_at == self._folded and not self._is_due(now_ns):
             return NOTHING
-        decided = decide(self.state, inputs, now_ns)
+        try:
+            decided = decide(self.state, inputs, now_ns)
+        except BaseException:
+            if self.state.journal is not None:  # it struck between a speculation and its end
+                self.state.abort()
+            raise
         if not inputs and not decided.events and not decided.full:
             until = self._next_time(decided, now_ns)
             self._quiet_at, self._quiet_until = self._folded, until

@@ -169,3 +169,11 @@ def test_a_name_with_its_memory_is_a_model_and_a_size(words: str, gpu: dict[str,
     """As SkyPilot's catalogue has it; no product is called so. Of several the least memory, where each has one."""
     job, _ = load(f"run: x\nresources: {{accelerators: {words}}}\n")
     assert job["gpu"] == gpu
+
+
+@pytest.mark.parametrize("kind", ["[]", "{}", "null", "3"])
+def test_a_type_that_is_no_text_makes_no_task(kind: str) -> None:
+    """It is read as a job file, whose mistakes are named."""
+    loaded = reader.load(f"type: {kind}\ncommands: ['true']\n", name="f.yaml")
+    with pytest.raises(InputRefused, match="type: unknown field"):
+        reader.check_all(loaded.jobs)
