@@ -3,7 +3,8 @@
 Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
-(regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
+(regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py). `python -m bench whatif` plays logs of the
+simulator again and prints how near the plays are (whatif.py).
 """
 
 import argparse
@@ -35,6 +36,7 @@ from bench import (
     sign_on,
     sync,
     table,
+    whatif,
 )
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
@@ -187,6 +189,8 @@ def main() -> int:
         return compare.main(sys.argv[2:])
     if sys.argv[1:2] == ["regression"]:
         return regression.main(sys.argv[2:])
+    if sys.argv[1:2] == ["whatif"]:
+        return whatif.main(sys.argv[2:])
     if sys.argv[1:2] == ["profile"]:
         return profile.main(sys.argv[2:], DOCUMENT)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)

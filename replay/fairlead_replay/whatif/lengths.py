@@ -29,6 +29,8 @@ type Keeping = Literal["none", "saved", "all"]
 
 #: Outcomes of a run that ended by itself.
 OWN_OUTCOMES = ("exited", "oom", "gpu_memory")
+#: A play decides some milliseconds before the record did.
+FAULT_SLACK_NS = 100_000_000
 #: Outcomes of runs that never were one.
 FAILED_STARTS = ("start_failed", "preflight")
 
@@ -201,6 +203,13 @@ class NodeFault(NamedTuple):
     from_ns: int
     to_ns: int
     end: RunEnd
+    rest_ns: int
+    #: The attempt that met it in the record.
+    attempt: RealAttempt
+
+    def meets(self, placed_ns: int) -> bool:
+        """Return True for a run that is about to start while the node does not start any."""
+        return self.from_ns - FAULT_SLACK_NS <= placed_ns < max(self.to_ns, self.from_ns + 1)
 
 
 class Lengths:
@@ -252,6 +261,7 @@ class Lengths:
         return RunScript(
             length_ns,
             self._delays(execution, attempt),
+            rest_ns=_rest_ns(attempt) if attempt is not None and is_own_end(attempt) else 0,
             image=attempt.image if attempt is not None else "",
             saves=tuple([((at - lengths.done) // units, note) for at, note in phase.saves if at > lengths.done]),
             calls=tuple(
@@ -357,13 +367,16 @@ class Lengths:
         return round(work * (1 + self._shake * (2 * uniform(self._seed, real, "length") - 1)))
 
     def _failure(self, execution: Execution, attempt: RealAttempt | None) -> RunScript | None:
+        is_same = attempt is not None and attempt.nodes == execution.nodes
         for rank, node in enumerate(execution.nodes):
             for fault in self._faults.get(node, ()):
-                if fault.from_ns <= execution.placed_ns < fault.to_ns or fault.from_ns == execution.placed_ns:
-                    blames = fault.end.blames if fault.end.blames is not None and len(execution.nodes) > 1 else None
-                    return RunScript(None, (fault.to_ns - fault.from_ns,), fault.end._replace(rank=rank, blames=blames))
+                if fault.attempt is attempt if is_same else fault.meets(execution.placed_ns):
+                    blames = fault.end.blames if len(execution.nodes) > 1 else None
+                    end = fault.end if is_same else fault.end._replace(rank=rank, blames=blames)
+                    return RunScript(None, (fault.to_ns - fault.from_ns,), end, fault.rest_ns)
         if attempt is not None and attempt.end is not None and _is_own_failed_start(attempt):
-            return RunScript(None, (attempt.ended_ns - attempt.placed_ns,), end_of(attempt))
+            delay_ns = attempt.decided_ns - attempt.placed_ns
+            return RunScript(None, (delay_ns,), end_of(attempt), _rest_ns(attempt))
         return None
 
     def _delays(self, execution: Execution, attempt: RealAttempt | None) -> tuple[int, ...]:
@@ -436,7 +449,14 @@ def usual_delays(recording: LogRecording) -> UsualDelays:
 
 def _is_own_failed_start(attempt: RealAttempt) -> bool:
     end = attempt.end
-    return end is not None and not attempt.started_ns and end.outcome == "start_failed" and end.fault != "node"
+    if end is None or attempt.started_ns or attempt.stop_ns:
+        return False
+    return end.outcome in OWN_OUTCOMES or (end.outcome == "start_failed" and end.fault != "node")
+
+
+def _rest_ns(attempt: RealAttempt) -> int:
+    """Return the time from the deciding rank's end to that of the last one."""
+    return max(0, attempt.ended_ns - attempt.decided_ns)
 
 
 def node_faults(recording: LogRecording) -> dict[str, list[NodeFault]]:
@@ -448,7 +468,7 @@ def node_faults(recording: LogRecording) -> dict[str, list[NodeFault]]:
             continue
         rank = end.blames if end.blames is not None else end.rank
         if rank < len(attempt.nodes):
-            fault = NodeFault(attempt.placed_ns, attempt.ended_ns, end_of(attempt))
+            fault = NodeFault(attempt.placed_ns, attempt.decided_ns, end_of(attempt), _rest_ns(attempt), attempt)
             found.setdefault(attempt.nodes[rank], []).append(fault)
     return found
 

@@ -75,6 +75,8 @@ class RunScript(NamedTuple):
     delays_ns: tuple[int, ...] = ()
     #: It does not start: this is reported once its delay is over.
     failure: RunEnd | None = None
+    #: Of a gang that fails: from the end of the rank that decides it to that of the others.
+    rest_ns: int = 0
     image: str = ""
     #: Saved work: (time since its start, note).
     saves: tuple[tuple[int, str], ...] = ()
@@ -405,34 +407,45 @@ class PlayedNodes:
     def _fail_to_start(self, execution: Execution, failure: RunEnd, now_ns: int) -> None:
         self._over(execution)
         rank = min(failure.rank, len(execution.nodes) - 1)
-        for each in (rank, *(other for other in range(len(execution.nodes)) if other != rank)):
-            if not execution.ended >> each & 1:
-                self._exit(
-                    execution.nodes[each],
-                    execution.job,
-                    execution.attempt,
-                    each,
-                    failure if each == rank else STOPPED,
-                    clean=True,
-                    ran_ns=0,
+        self._exit_all(execution, rank, failure, now_ns, 0)
+
+    def _exit_all(self, execution: Execution, rank: int, end: RunEnd, now_ns: int, ran_ns: int) -> None:
+        """The rank that decides the outcome ends, and then the others."""
+        rest_ns = execution.script.rest_ns
+        self._exit_rank(execution, rank, end, now_ns, ran_ns)
+        for each in range(len(execution.nodes)):
+            if each == rank:
+                continue
+            if rest_ns:
+                self._at(
+                    now_ns + rest_ns,
+                    None,
+                    lambda now_ns, each=each: self._exit_rank(
+                        execution, each, STOPPED, now_ns, ran_ns and ran_ns + rest_ns
+                    ),
                 )
+            else:
+                self._exit_rank(execution, each, STOPPED, now_ns, ran_ns)
+
+    def _exit_rank(self, execution: Execution, rank: int, end: RunEnd, now_ns: int, ran_ns: int) -> None:
+        if execution.ended >> rank & 1:
+            return
+        delay_ns = self._behaviour.clean_delay_ns(execution, rank)
+        self._exit(
+            execution.nodes[rank], execution.job, execution.attempt, rank, end, clean=not delay_ns, ran_ns=ran_ns
+        )
+        if delay_ns:
+            self._clean_later(execution, rank, now_ns)
 
     def _end(self, execution: Execution, now_ns: int) -> None:
         self._over(execution)
         end = self._behaviour.finish(execution, now_ns)
         ran_ns = now_ns - execution.started_ns if self._behaviour.has_clocks and execution.started_ns else 0
-        ranks = range(len(execution.nodes))
-        decisive = () if end.is_success or end.rank not in ranks else (end.rank,)
-        for rank in (*decisive, *(each for each in ranks if each not in decisive)):
-            if execution.ended >> rank & 1:
-                continue
-            delay_ns = self._behaviour.clean_delay_ns(execution, rank)
-            said = end if rank in decisive or not decisive or end.outcome == "stopped" else STOPPED
-            self._exit(
-                execution.nodes[rank], execution.job, execution.attempt, rank, said, clean=not delay_ns, ran_ns=ran_ns
-            )
-            if delay_ns:
-                self._clean_later(execution, rank, now_ns)
+        if end.is_success or end.outcome == "stopped" or end.rank >= len(execution.nodes):
+            for rank in range(len(execution.nodes)):
+                self._exit_rank(execution, rank, end, now_ns, ran_ns)
+        else:
+            self._exit_all(execution, end.rank, end, now_ns, ran_ns)
 
     def _over(self, execution: Execution) -> None:
         execution.over = True

@@ -128,6 +128,7 @@ class RealAttempt:
         "nodes",
         "number",
         "placed_ns",
+        "rank_ended_ns",
         "rank_ends",
         "ranks",
         "saves",
@@ -149,6 +150,8 @@ class RealAttempt:
         self.ranks: dict[int, int] = {}
         #: {rank: its end}, of ranks of a gang that ended before the last one.
         self.rank_ends: dict[int, ev.RankEnded] = {}
+        #: {rank: when that was}
+        self.rank_ended_ns: dict[int, int] = {}
         #: {node: when its part was free again}
         self.gone_ns: dict[str, int] = {}
         #: (when, note, whether it answers a notice)
@@ -158,7 +161,14 @@ class RealAttempt:
         """Return how long it ran, as far as its end was seen. One that has not ended ran up to `until_ns`."""
         if self.end is not None and self.end.ran_ns and self.is_end_late:
             return self.end.ran_ns
-        return max(1, (self.ended_ns or until_ns) - self.started_ns)
+        return max(1, (self.decided_ns or until_ns) - self.started_ns)
+
+    @property
+    def decided_ns(self) -> int:
+        """When the rank ended that decided the outcome; 0: it has not ended. The others of a gang may end later."""
+        if self.end is None or self.end.rank not in self.rank_ended_ns:
+            return self.ended_ns
+        return self.rank_ended_ns[self.end.rank]
 
 
 class RealJob:
@@ -238,6 +248,7 @@ def _as_of(job: RealJob, at_ns: int) -> RealJob:
         attempt.started_ns = each.started_ns if each.started_ns <= at_ns else 0
         if 0 < each.ended_ns <= at_ns:
             attempt.ended_ns, attempt.end, attempt.stop_ns = each.ended_ns, each.end, each.stop_ns
+            attempt.rank_ended_ns = dict(each.rank_ended_ns)
         before.attempts.append(attempt)
     return before
 
@@ -313,6 +324,7 @@ def _rank_ended(books: RealCluster, event: ev.RankEnded, at_ns: int) -> None:
     attempt = _attempt(books, event.job, event.attempt)
     if attempt is not None:
         attempt.rank_ends[event.rank] = event
+        attempt.rank_ended_ns[event.rank] = at_ns
         if event.released and event.rank < len(attempt.nodes):
             attempt.gone_ns[attempt.nodes[event.rank]] = at_ns
 
@@ -606,7 +618,7 @@ class LogRecorder:
     def _stops(self, run: PlacedRun) -> None:
         job = self._real.jobs.get(run.job)
         last = job.attempts[-1] if job is not None and job.attempts else None
-        if last is not None and last.number == run.attempt and not last.stop_ns:
+        if last is not None and last.number == run.attempt and run.stop and not last.stop_ns:
             last.stop_ns = max(self._now_ns, last.started_ns + run.ran_ns if last.started_ns and run.ran_ns else 0)
 
     def finish(self) -> LogRecording:

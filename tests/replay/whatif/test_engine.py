@@ -45,6 +45,7 @@ def people() -> Scene:
     scene.submit(80, 0, 33, request=gang)
     scene.submit(82, 0, 33, request=gang, exit_code=3, retries=1)
     scene.submit(83, 1, None, total_ns=40 * SECOND_NS)
+    scene.command(90, cmd.HoldJob(id="late", user="bob", job="1"))  # it has ended: refused, and recorded as such
     return scene
 
 
