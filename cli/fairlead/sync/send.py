@@ -3,10 +3,13 @@
 A directory that changes while it is read is read again, a few times. Start at `send_directory`.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fairlead.errors import InputRefused
+from fairlead.client.sync_link import pause
+from fairlead.errors import FairleadError, InputRefused
 from fairlead.sync.local_tree import Changed, LocalTree, index_path
 from fairlead.sync.walk import walk
 from fairlead_schemas.units.quantities import format_bytes
@@ -16,6 +19,8 @@ from fairlead_schemas.wire.trees import TreeRefused, name_of_tree
 TRIES = 4
 #: Digests of one question.
 ASKED_MAX = 500
+#: Status of an answer to a caller that sends more than its rate, and how long and often such a request waits.
+TOO_MANY, RATE_PAUSE_S, RATE_TRIES = 429, 1.0, 120
 #: Beyond so many bytes, progress is reported.
 LONG_BYTES = 16 * 2**20
 
@@ -91,7 +96,7 @@ def _send(directory: Path, client: Pieces | None, report: Report, index: Path) -
         reported = 0
         for digest in missing:
             data = tree.piece(digest)
-            client.send_piece(digest.hex(), data)
+            _patiently(partial(client.send_piece, digest.hex(), data))
             sent, sent_bytes = sent + 1, sent_bytes + len(data)
             if sent_bytes - reported >= LONG_BYTES and sent < total:
                 report(f"sync: sent {sent} of {total} pieces, {format_bytes(sent_bytes)}")
@@ -103,8 +108,21 @@ def _missing(client: Pieces, tree: LocalTree) -> list[bytes]:
     digests = tree.digests
     found: set[str] = set()
     for first in range(0, len(digests), ASKED_MAX):
-        found.update(client.missing_pieces([digest.hex() for digest in digests[first : first + ASKED_MAX]]))
+        part = [digest.hex() for digest in digests[first : first + ASKED_MAX]]
+        found.update(_patiently(partial(client.missing_pieces, part)))
     return [digest for digest in digests if digest.hex() in found]
+
+
+def _patiently[T](ask: Callable[[], T]) -> T:
+    """Send a request, again where the gateway bounds the rate of requests: a directory is many of them. Raises the client's errors."""
+    for _ in range(RATE_TRIES):
+        try:
+            return ask()
+        except FairleadError as error:
+            if error.problem is None or error.problem.status != TOO_MANY:
+                raise
+        pause(RATE_PAUSE_S)
+    return ask()
 
 
 def is_name(text: str) -> bool:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import InputRefused
+from fairlead.errors import FairleadError, InputRefused, from_problem
 from fairlead.sync.local_tree import YOUNG_NS, LocalTree
 from fairlead.sync.send import SentDirectory, send_directory
 from fairlead.sync.walk import walk
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.launch.sync_tree import SyncTrees
+from fairlead_schemas.http.api import Problem
 from fairlead_schemas.wire import trees
 
 
@@ -157,6 +158,31 @@ def test_a_file_that_changes_while_it_is_sent_is_read_again(tmp_path: Path) -> N
         changes = 10**6
         with pytest.raises(InputRefused, match="'large' changes while it is read"):
             send(tmp_path / "a", Busy(), tmp_path)
+
+
+def test_a_bound_on_requests_slows_it_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway may answer 429 to each second piece; any other error ends it at once."""
+    fill(tmp_path / "a")
+    pauses: list[float] = []
+    monkeypatch.setattr("fairlead.sync.send.pause", pauses.append)
+
+    class Bounded(Cluster):
+        status = 429
+        tries = 0
+
+        def send_piece(self, digest: str, data: bytes) -> None:
+            self.tries += 1
+            if self.tries % 2:
+                raise from_problem(Problem(type="", title="", status=self.status))
+            super().send_piece(digest, data)
+
+    cluster = Bounded()
+    assert send(tmp_path / "a", cluster, tmp_path).pieces == len(cluster.pieces) == len(pauses)
+    refusing = Bounded()
+    refusing.status = 403
+    with pytest.raises(FairleadError):
+        send(tmp_path / "a", refusing, tmp_path)
+    assert refusing.tries == 1
 
 
 def test_nothing_is_sent_without_a_client(tmp_path: Path) -> None:

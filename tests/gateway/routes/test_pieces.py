@@ -3,8 +3,10 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from fairlead_bus.pieces import PieceStore
+from fairlead_bus.port import StreamFull
 from fairlead_gateway.sources.piece_renewal import PieceRenewal, directories_of
 from fairlead_schemas.wire import trees
 from fairlead_schemas.wire.trees import TreeEntry, TreeGroup
@@ -67,6 +69,19 @@ async def test_pieces_are_bounded() -> None:
         assert (await put(world, DATA, "%2e%2e")).status_code in (404, 422)
         answer = await put(world, DATA, **{"content-type": "application/json"})
         assert answer.status_code == 415
+
+
+async def test_a_full_store_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bus refuses beyond its bound; nothing of others is removed for it."""
+    async with GatewayWorld() as world:
+
+        async def full(_: bytes) -> None:
+            raise StreamFull("maximum bytes exceeded")
+
+        monkeypatch.setattr(world.gateway.pieces, "put", full)
+        answer = await put(world, DATA)
+        assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "pieces_full")
+        assert "FAIRLEAD_PIECE_MAX_BYTES" in answer.json()["hint"]
 
 
 async def test_a_job_runs_in_a_directory_that_the_cluster_has() -> None:
