@@ -224,8 +224,12 @@ class _Connection(HttpToolsProtocol):
     #: Loop time since which the client owes the rest of a request; 0.0 while it owes nothing.
     owes_since = 0.0
     in_head = True
+    #: True from the first byte of a head to the last one of its body.
+    in_message = False
     head_bytes = 0
     is_refused = False
+    #: Answer to what came behind the requests in progress, which ends the connection once they are answered. None: not ending.
+    last_answer: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if len(self.connections) >= self.owner.connections_max:
@@ -257,11 +261,11 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.is_refused:
+        if self.is_refused or self.last_answer is not None:
             return
         self.idle_since = 0.0
         super().data_received(data)
-        if self.in_head:
+        if self.in_head and self.last_answer is None:
             self.head_bytes += len(data)
             if self.head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
                 self._end(_HEAD_TOO_LARGE)
@@ -269,7 +273,7 @@ class _Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         # As uvicorn's, without the scope: it is built once the head shows that it is needed.
         self.url, self.headers, self.expect_100_continue = b"", [], False
-        self.in_head, self.head_bytes = True, 0
+        self.in_head, self.in_message, self.head_bytes = True, True, 0
         self.owes_since = self.loop.time()
         self.idle_since = 0.0  # a request before it in the same bytes may be answered already
 
@@ -295,7 +299,7 @@ class _Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self.owes_since = 0.0
+        self.owes_since, self.in_message = 0.0, False
         direct = self.cycle
         if not isinstance(direct, _DirectRequest):
             super().on_message_complete()
@@ -361,7 +365,7 @@ class _Connection(HttpToolsProtocol):
         self.transport.write(answer)
         if not direct.keep_alive:
             self.transport.close()
-        if self.pipeline:
+        if self.pipeline or self.last_answer is not None:
             self.on_response_complete()
         else:
             self.server_state.total_requests += 1
@@ -376,12 +380,37 @@ class _Connection(HttpToolsProtocol):
 
     def end_late(self) -> None:
         """Answer 408 where no answer has begun, and close."""
-        has_begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        self._end(b"" if has_begun else _TOO_LATE)
+        self._end(_TOO_LATE)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP. uvicorn would write this in front of the answers that are due."""
+        self._end(_NOT_HTTP)
+
+    def on_response_complete(self) -> None:
+        """Go on with the request behind the one that is answered, or end."""
+        waits = bool(self.pipeline)
+        super().on_response_complete()
+        if self.last_answer is not None and not waits:
+            self._close(self.last_answer)
 
     def _end(self, answer: bytes) -> None:
-        self.owes_since = 0.0
-        if answer:
+        """Refuse what is arriving, behind the answers to all that came before it, and close. Nothing more is read."""
+        if self.last_answer is not None:
+            return
+        self.owes_since, self.last_answer = 0.0, answer
+        cycle = self.cycle
+        if self.in_message and not self.in_head:  # the body of the newest request is what cannot be read
+            waiting = [entry for entry in self.pipeline if entry[0] is not cycle]
+            if len(waiting) == len(self.pipeline):
+                self._close(b"" if cycle is not None and cycle.response_started else answer)
+                return
+            self.pipeline.clear()
+            self.pipeline.extend(waiting)
+        elif cycle is None or cycle.response_complete:
+            self._close(answer)
+
+    def _close(self, answer: bytes) -> None:
+        if answer and not self.transport.is_closing():
             self.transport.write(answer)
         self.transport.close()
 
@@ -486,5 +515,8 @@ _OVER_BOUND = _whole_answer(
 _FAILED = _whole_answer(internal_error())
 _TOO_LATE = _whole_answer(
     HttpError(408, "request_timeout", "the rest of the request did not arrive in time", hint="send the request again")
+)
+_NOT_HTTP = _whole_answer(
+    HttpError(400, "not_http", "expected a request of HTTP/1.1", hint="requests before this one have been answered")
 )
 _HEAD_TOO_LARGE = _whole_answer(HttpError(431, "head_too_large", f"expected a head of at most {HEAD_BYTES_MAX} bytes"))
