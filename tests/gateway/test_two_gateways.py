@@ -66,6 +66,23 @@ async def test_of_two_changes_at_two_gateways_one_is_refused() -> None:
             assert shown == files[won]["queues"]["lab"]["weight"]
 
 
+async def test_labels_that_two_gateways_add_at_once_are_all_kept() -> None:
+    """Each merges with what it sees; one that is too late merges again, also under a key."""
+    async with GatewayWorld() as world, SecondGateway(world) as other:
+        job = await world.submit()
+        for turn in range(20):
+            answers = await asyncio.gather(
+                world.http.patch(f"/v1/jobs/{job}", json={"labels": {f"a{turn}": "1"}}),
+                other.patch(f"/v1/jobs/{job}", json={"labels": {f"b{turn}": "1"}}),
+                other.patch(
+                    f"/v1/jobs/{job}", json={"labels": {f"c{turn}": "1"}}, headers={"idempotency-key": f"k{turn}"}
+                ),
+            )
+            assert [answer.status_code for answer in answers] == [200, 200, 200], [each.text for each in answers]
+        labels = (await world.job(job))["spec"]["labels"]
+        assert labels.keys() == {f"{letter}{turn}" for letter in "abc" for turn in range(20)}
+
+
 async def test_a_repeated_change_is_answered_as_the_first() -> None:
     """Its own change does not make it stale: the key says that it is the same request, at any gateway."""
     async with GatewayWorld() as world, SecondGateway(world) as other:

@@ -1,9 +1,11 @@
 """POST /v1/jobs: what is accepted is decided in the log; what is wrong is named, and nothing is stored."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from fairlead_gateway.routes.job_translator import JobTranslator
 from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
@@ -265,3 +267,25 @@ async def test_features_of_containers_are_refused_if_all_runtimes_lack_them(
             assert dry.json()["errors"][0]["field"] == field
             listed = await world.http.post("/v1/jobs", json=[job])
             assert listed.json()["errors"][0]["field"] == f"[0].{field}"
+
+
+async def test_a_list_of_wrong_jobs_is_read_as_far_as_its_errors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred are; the rest of 20,000 would take seconds."""
+    looked: list[bytes] = []
+    real = JobTranslator.translate
+
+    def counted(self: JobTranslator, user: str, body: bytes) -> Any:
+        looked.append(body)
+        return real(self, user, body)
+
+    monkeypatch.setattr(JobTranslator, "translate", counted)
+    async with GatewayWorld() as world:
+        answer = await world.http.post("/v1/jobs", json=[{"comand": ["true"]}] * 20_000)
+        assert answer.status_code == 422
+        assert (len(answer.json()["errors"]), len(looked)) == (100, 100)
+        assert answer.json()["detail"] == (
+            "100 errors in a list of 20000, read as far as element 99; nothing was stored"
+        )
+        short = await world.http.post("/v1/jobs", json=[{"command": ["true"]}, {"command": []}])
+        assert short.json()["detail"] == "1 error in a list of 2; nothing was stored"
+        assert world.commands_stored() == 0

@@ -27,6 +27,8 @@ from fairlead_schemas.units.quantities import QuantityError, parse_duration
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands
 
+#: A change of labels is merged so often with what others change at the same moment.
+LABEL_TRIES = 10
 JOB_VERBS = {
     "cancel": commands.CancelJob,
     "requeue": commands.RequeueJob,
@@ -122,14 +124,26 @@ def _add_update(router: Router, views: Views, queue: CommandPublisher, waiter: R
     )
     async def update_job(job: str, request: Request) -> Response:
         head, wanted = head_of(request), await read_request(request, JobChange)
-        row = _row_of(views, job)
-        changes = changes_of(views, row, wanted)
-        seen = changes["unchanged_since"] = unchanged_since(request)
-        if changes.get("total_ns") is not None and not 0 < changes["total_ns"] <= row.total_ns:
-            changes["extends"] = head.caller.may("queue:set", job_target(views, row))
-        command_id = waiter.command_id(queue, head, "update", job, encode(wanted).decode(), *key_part(seen))
-        command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
-        await waiter.carry_out(queue, command, shown_to(views, head.caller, partial(_update_refusal, job)))
+        seen = unchanged_since(request)
+        # Labels are merged here, so others may not change them before the command is decided: then they are merged again.
+        tries = LABEL_TRIES if seen is None and wanted.labels is not msgspec.UNSET else 1
+        for number in range(tries):
+            row = _row_of(views, job)
+            changes = changes_of(views, row, wanted)
+            if changes.get("total_ns") is not None and not 0 < changes["total_ns"] <= row.total_ns:
+                changes["extends"] = head.caller.may("queue:set", job_target(views, row))
+            changes["unchanged_since"] = views.sequence if tries > 1 else seen
+            own = head._replace(key=f"{head.key}\0{number}") if number and head.key is not None else head
+            command_id = waiter.command_id(queue, own, "update", job, encode(wanted).decode(), *key_part(seen))
+            command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
+            try:
+                refusal = shown_to(views, head.caller, partial(_update_refusal, job))
+                await waiter.carry_out(queue, command, refusal)
+            except HttpError as refused:
+                if refused.code != entity_tags.REFUSED or number == tries - 1:
+                    raise
+            else:
+                break
         return job_or_id(views, job, head.caller)
 
 
