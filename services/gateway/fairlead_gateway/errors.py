@@ -161,9 +161,9 @@ def too_large(limit: int) -> HttpError:
     return HttpError(413, "too_large", f"the body is over {limit} bytes", hint=hint)
 
 
-def not_found(what: str, name: str, hint: str = "") -> HttpError:
-    """Return a 404 for something that has a name."""
-    return HttpError(404, f"unknown_{what}", f"there is no {what} {name!r}", hint=hint)
+def not_found(what: str, name: str, hint: str = "", known: Collection[str] = ()) -> HttpError:
+    """Return a 404 for something that has a name. `known`: the names among which the caller probably meant one."""
+    return HttpError(404, f"unknown_{what}", f"there is no {what} {name!r}{did_you_mean(name, known)}", hint=hint)
 
 
 #: {code of a service's refusal: the status that answers it}. Codes that are not listed mean that the present state does

@@ -122,3 +122,24 @@ async def test_an_array_stands_for_its_elements(world: GatewayWorld) -> None:
     assert await listed(world, state="running", elements="false") == [array]
     assert await listed(world, state="running") == [f"{array}_0"]
     assert await listed(world, state="failed", elements="false") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/queues/reserch/vison", "research/vision"),
+        ("/v1/queues/vision", "research/vision"),
+        ("/v1/pools/defalt/packing", "default"),
+        ("/v1/pools/defalt/defrag", "default"),
+        ("/v1/nodes/gpu-noed-1", "gpu-node-1"),
+    ],
+)
+async def test_an_unknown_name_is_answered_with_the_one_that_was_meant(path: str, meant: str) -> None:
+    """Where there is one; a name like no other gets none."""
+    async with GatewayWorld() as world:
+        await world.configure(research={}, research__vision={})
+        await world.node("gpu-node-1")
+        answer = await world.http.get(path)
+        assert (answer.status_code, answer.json()["detail"].rpartition("; ")[2]) == (404, f"did you mean {meant}?")
+        other = await world.http.get("/v1/queues/zzzz")
+        assert "did you mean" not in other.json()["detail"]

@@ -214,9 +214,10 @@ def _add_nodes(router: Router, views: Views, past: HistoricalViews) -> None:
     async def get_node(node: str, request: Request, at: At = "") -> Response:
         seen = await past.moment(at)
         row = seen.views.nodes.rows.get(node)
-        if row is None:
-            raise not_found("node", node, hint="GET /v1/nodes lists them")
         sight = Sight(views, caller_of(request), seen.views)
+        if row is None:
+            known = [name for name, each in seen.views.nodes.rows.items() if sight.node(each)]
+            raise not_found("node", node, hint="GET /v1/nodes lists them", known=known)
         return JsonResponse(shown_node(sight, node_document(seen.views, row)), headers=seen.headers)
 
 
@@ -259,7 +260,9 @@ def _add_queues(router: Router, views: Views, past: HistoricalViews, explaining:
         standings = await _standings(explaining, seen) if shares else {}
         row = seen.views.queues.rows.get(path)
         if row is None or not row.exists:
-            raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
+            sight = Sight(views, caller_of(request), seen.views)
+            known = [each.path for each in seen.views.queues.existing() if sight.queue(each.path)]
+            raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one", known=known)
         document = queue_document(seen.views, row)
         if shares:
             add_shares(seen.views, [document], standings)

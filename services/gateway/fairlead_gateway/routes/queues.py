@@ -298,10 +298,12 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
     """Return the explainer's answers on a pool."""
     router = Router()
 
-    async def ask(views: Views, pool: str, question: Ask) -> ExplainerAnswer:
+    async def ask(request: Request, views: Views, pool: str, question: Ask) -> ExplainerAnswer:
         """`views`: of the moment that is asked about."""
         if all(row.name != pool for row in views.queues.pool_rows()):
-            raise not_found("pool", pool, hint="GET /v1/pools lists them")
+            sight = Sight(live, caller_of(request), views)
+            known = [row.name for row in views.queues.pool_rows() if sight.pool(row.name)]
+            raise not_found("pool", pool, hint="GET /v1/pools lists them", known=known)
         answer = await explaining.ask(question)
         if answer.error:
             raise HttpError(503, answer.error, answer.message, hint="the explainer answers this", retry_after_s=1)
@@ -314,7 +316,7 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         right=on_pool("node:read"),
     )
     async def get_pool_defrag(pool: str, request: Request) -> Response:
-        found = (await ask(live, pool, AskDefrag(pool=pool))).defrag
+        found = (await ask(request, live, pool, AskDefrag(pool=pool))).defrag
         assert found is not None, "an answer without an error has what was asked for"
         return JsonResponse(shown_defrag(Sight(live, caller_of(request)), found))
 
@@ -325,13 +327,13 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         PoolPacking,
         right=on_pool("node:read"),
     )
-    async def get_pool_packing(pool: str, at: At = "") -> Response:
+    async def get_pool_packing(pool: str, request: Request, at: At = "") -> Response:
         if not at:
             silent = tuple(node for node in live.nodes.rows if live.silent_s(node))
-            return JsonResponse((await ask(live, pool, AskPacking(pool=pool, away=silent))).packing)
+            return JsonResponse((await ask(request, live, pool, AskPacking(pool=pool, away=silent))).packing)
         seen = await past.moment(at)
         then = seen.views
-        found = (await ask(then, pool, AskPacking(pool=pool, at=then.sequence))).packing
+        found = (await ask(request, then, pool, AskPacking(pool=pool, at=then.sequence))).packing
         assert found is not None, "an answer without an error has what was asked for"
         return JsonResponse(msgspec.structs.replace(found, at=rfc3339(then.at_ns)), headers=seen.headers)
 
