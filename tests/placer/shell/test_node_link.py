@@ -328,31 +328,6 @@ async def test_reports_committed_in_quick_succession_are_confirmed_together(monk
     await actor.close()
 
 
-async def test_confirmations_wait_for_a_decision_that_is_on_its_way_into_the_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """To look at the state for them would take it back, and it would be folded once more. They wait for CONFIRM_HELD_S at most."""
-    monkeypatch.setattr(publisher, "CONFIRM_S", 0.01)
-    now = [100.0]
-    bus, actor, world = await published(now)
-    through: list[int] = []
-    await bus.subscribe(subjects.confirm("n1"), lambda m: through.append(reports.decode_ack(m.payload).through))
-    for job, seconds in (("1", 0.5), ("2", 0.501)):
-        now[0] = 100.0 + seconds
-        world.queue(*world.submitted(request(1), job=job))
-        world.start("n1", job)
-        await actor.act(world.core)
-    world.fold("queue", list(world.submitted(request(1), job="3")))
-    assert world.core.decide([], world.now).events
-    await asyncio.sleep(0.05)  # the second commit would be confirmed by now
-    actor._wake.set()  # as an answer to a beat does
-    await asyncio.sleep(0.01)
-    assert (through, world.core.has_pending) == ([2], True)
-    now[0] = 100.0 + 0.501 + publisher.CONFIRM_HELD_S
-    await eventually_async(lambda: through == [2, 3])
-    await actor.close()
-
-
 async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
     """A beat that shows an older sequence, a second after the write, has it written once more; not earlier."""
     now = [100.0]

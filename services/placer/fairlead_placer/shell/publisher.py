@@ -25,8 +25,6 @@ RETRY_S = 0.5
 #: Reports that are committed sooner after the last confirmations are confirmed with the next ones: a node of short runs
 #: reports hundreds of times a second, and an agent sends again only after a second.
 CONFIRM_S = 0.05
-#: The longest that they wait for a decision on its way into the log, which would have to be taken back for them.
-CONFIRM_HELD_S = 0.5
 SPECS_KNOWN_MAX = 10_000
 
 log = structlog.get_logger()
@@ -54,8 +52,6 @@ class DesiredStatePublisher:
         #: Nodes whose committed reports are not confirmed yet, and when confirmations were last sent.
         self._advanced: set[str] = set()
         self._confirmed_at = float("-inf")
-        #: Time of the oldest commit that is not confirmed yet.
-        self._advanced_at = 0.0
         #: {node: `at` of the newest beat of its incarnation}
         self._beats: dict[str, int] = {}
         #: Nodes whose loss is being decided or is on its way into the log: their lease is over, no beat renews it.
@@ -74,8 +70,6 @@ class DesiredStatePublisher:
         self._due |= touched
         await self._write(core, touched)
         first = not self._advanced
-        if first:
-            self._advanced_at = self._monotonic()
         self._advanced |= advanced
         if self._monotonic() - self._confirmed_at >= CONFIRM_S:
             await self._send(self._confirms())
@@ -83,15 +77,8 @@ class DesiredStatePublisher:
             asyncio.get_running_loop().call_later(2 * CONFIRM_S, self._wake_to_confirm)
 
     def _wake_to_confirm(self) -> None:
-        if self._advanced and self._is_held():
-            asyncio.get_running_loop().call_later(CONFIRM_S, self._wake_to_confirm)
-        elif self._advanced:
+        if self._advanced:
             self._wake.set()
-
-    def _is_held(self) -> bool:
-        """Return True while confirmations can wait for the decision that is on its way into the log."""
-        pending = self._core is not None and self._core.has_pending
-        return pending and self._monotonic() - self._advanced_at < CONFIRM_HELD_S
 
     def _confirms(self) -> dict[str, ReportAck]:
         """Take the confirmations of committed reports, as of now: {node: confirmation}."""
@@ -232,7 +219,7 @@ class DesiredStatePublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _catch_up(self) -> None:
-        answers, self._answers = self._answers | ({} if self._is_held() else self._confirms()), {}
+        answers, self._answers = self._answers | self._confirms(), {}
         await self._send(answers)
         behind, self._behind = self._behind, set()
         if behind and self._core is not None:
