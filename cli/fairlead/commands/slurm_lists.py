@@ -207,6 +207,12 @@ def scancel(
     name: Annotated[str, typer.Option("--name", "--jobname", "-n")] = "",
     states: Annotated[str, typer.Option("--state", "-t")] = "",
     partition: Annotated[str, typer.Option("--partition", "-p")] = "",
+    account: Annotated[str, typer.Option("--account", "-A")] = "",
+    nodelist: Annotated[str, typer.Option("--nodelist", "-w", help="Only jobs on these nodes (a,b).")] = "",
+    signal: Annotated[str, typer.Option("--signal", "-s", help="Only one that ends a job: TERM, INT or KILL.")] = "",
+    batch: Annotated[bool, typer.Option("--batch", "-b", show_default=False)] = False,
+    full: Annotated[bool, typer.Option("--full", "-f", show_default=False)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", show_default=False)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-Q", show_default=False)] = False,
 ) -> None:
     """End jobs (fairlead cancel).
@@ -214,22 +220,41 @@ def scancel(
     scancel -u ada --state=pending
     """
     words = list(ids or [])
-    if not words and not (user or me or name or states or partition):
+    _require_end(signal)
+    filters = bool(user or me or name or states or partition or account or nodelist)
+    if not words and not filters:
         raise InputRefused("expected job ids, or one of --user, --name, --state and --partition, found none")
-    if user or me or name or states or partition:
+    if filters:
         with connect() as client:
             page = client.jobs(
                 state=slurm_columns.state_names(states, OPEN_STATES),
                 queue=partition,
                 name=name,
+                project=account,
                 user=client.me() if me or (not user and not ids) else user,
-                elements=False,
+                elements=bool(nodelist),  # an array as such is on no node
             )
         rows = page.items if not words else _of_ids(page.items, ",".join(words))
+        if nodelist:
+            rows = [job for job in rows if set(job.nodes) & set(slurm_columns.names(nodelist))]
         words = [job.id for job in rows if job.state != "stopping"]  # it ends already, as was asked
         if not words:
             return
     jobs_verbs.cancel(words, save=False, output=Format.names)
+
+
+#: Signals of scancel after which a job ends here: it has TERM, its grace, and then KILL in any case.
+_ENDING_SIGNALS = frozenset({"", "TERM", "15", "INT", "2", "KILL", "9", "QUIT", "3"})
+
+
+def _require_end(signal: str) -> None:
+    """Raise InputRefused for a signal that would let the job continue: such a one is not sent."""
+    if signal.upper().removeprefix("SIG") not in _ENDING_SIGNALS:
+        raise InputRefused(
+            f'--signal: expected one that ends the job (TERM, INT or KILL), found "{signal}"; a job gets other signals from '
+            "its own --signal=B:USR1@120, or from its script",
+            hint="fairlead cancel --save JOB asks a job with a checkpoint signal to save, and ends it",
+        )
 
 
 def scontrol(

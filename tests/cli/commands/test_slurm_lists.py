@@ -60,6 +60,7 @@ def test_states_are_ours_in_the_request(jobs: GatewayStub, run: Run) -> None:
         (("sacct", "--format=JobID,Mood"), 'found "Mood"'),
         (("sacct", "--format=JobID%wide"), 'found "JobID%wide"'),
         (("scancel",), "expected job ids"),
+        (("scancel", "-s", "USR1", "9"), 'expected one that ends the job (TERM, INT or KILL), found "USR1"'),
         (("scontrol", "frobnicate", "1"), 'found "frobnicate 1"'),
         (("scontrol", "update", "JobId=1", "Mood=bad"), 'found "mood"'),
         (("scontrol", "update", "JobId=1", "Priority=high"), 'found "high"'),
@@ -140,3 +141,16 @@ def test_scontrol_requeues_and_sacct_names_its_fields(gateway: GatewayStub, run:
     assert run("scontrol", "requeue", "9").out == "job/9\n"
     fields = run("sacct", "--helpformat").out.split()
     assert {"JobID", "State", "Elapsed", "ExitCode", "NodeList", "maxrss"} <= set(fields)
+
+
+def test_scancel_takes_signals_that_end_a_job_and_more_filters(gateway: GatewayStub, run: Run) -> None:
+    """Signals that end it are a cancel; an account and nodes choose the jobs."""
+    gateway.on("GET", "/v1/jobs", page(job_document("9"), job_document("10", nodes=["n2"])))
+    for job in ("9", "10"):
+        gateway.on("POST", f"/v1/jobs/{job}:cancel", {"id": job, "state": "stopping"})
+    for signal in ("TERM", "SIGKILL", "9", "int"):
+        assert run("scancel", "-f", "--signal", signal, "9").out == "job/9\n"
+    ran = run("scancel", "-b", "-A", "llm", "-w", "n[2-3]")
+    assert (ran.code, ran.out) == (0, "job/10\n")
+    asked = next(request for request in reversed(gateway.requests) if request.method == "GET")
+    assert asked.url.params["project"] == "llm"
