@@ -71,7 +71,7 @@ def log_of(seed: int, kind: str) -> list[Stored]:
         worlds.append(world)
         if kind == "calm":
             world.context.faults.quiet = True
-            world.context.faults.plan = lambda work_s: []
+            world.context.faults.plan = lambda until_s: []
         await world.run()
         await asyncio.sleep(0)
 

@@ -224,8 +224,8 @@ class PlayedNodes:
             if len(execution.nodes) == 1:
                 self._over(execution)
                 self._behaviour.lose(execution, now_ns)
+            self._exit_rank(execution, rank, end, now_ns, 0)
             execution.ended |= 1 << rank
-            self._exit(name, execution.job, execution.attempt, rank, end, clean=True, ran_ns=0)
 
     def speak_again(self, name: str) -> None:
         """A silent node reports what became of its runs, and that their devices are free."""

@@ -389,6 +389,8 @@ class LogRecording(NamedTuple):
     #: Answers whose command the log does not tell.
     unknown: Counter[str]
     absences: tuple[Absence, ...] = ()
+    #: Unix ns of the log's first commit.
+    begin_ns: int = 0
 
 
 #: Answers that a service gives at once, to an event that they name as their cause.
@@ -405,6 +407,8 @@ PROMPT = (
 )
 #: An answer that is later than this shows that its service was away.
 PROMPT_NS = 100_000_000
+#: By so much a play may be ahead of its record.
+SLACK_NS = 50_000_000
 
 
 class AbsenceWatch:
@@ -419,8 +423,9 @@ class AbsenceWatch:
         self._found: list[Absence] = []
         #: {sequence: time of that commit}
         self._at_ns: dict[int, int] = {}
-        #: {writer: basis of its newest commit}
+        #: {writer: basis of its newest commit, and when that was}
         self._basis: dict[str, int] = {}
+        self._newest_ns: dict[str, int] = {}
         #: {"cmd:<id>": sequence of the commit that answered it first}: what follows from it is due at once.
         self._commands: dict[str, int] = {}
 
@@ -432,9 +437,12 @@ class AbsenceWatch:
             asked.append(commit.basis + 1)
         since_ns = min([self._at_ns.get(at, now_ns) for at in asked], default=now_ns)
         if now_ns - since_ns > PROMPT_NS:
-            self._found.append(Absence(writer, since_ns, now_ns))
+            # A play decides some milliseconds before the record did, and is to meet the same outage.
+            newest_ns = self._newest_ns.get(writer, 0)
+            self._found.append(Absence(writer, max(min(newest_ns + 1, since_ns), since_ns - SLACK_NS), now_ns))
         self._at_ns[sequence] = now_ns
         self._basis[writer] = commit.basis
+        self._newest_ns[writer] = now_ns
         for event in commit.events:
             if event.cause.startswith(CMD_PREFIX):
                 self._commands.setdefault(event.cause, sequence)
@@ -657,6 +665,7 @@ class LogRecorder:
             self._cuts_ns,
             self._reader.unknown,
             absences,
+            self._first_ns,
         )
 
 

@@ -77,7 +77,9 @@ def play_recording(
     )
     nodes = PlayedNodes(lengths, lambda: placer.state)
     stimuli.nodes, stimuli.lengths = nodes, lengths
-    begin_ns = start.at_ns or min([each.at_ns for each in recording.given], default=recording.end_ns)
+    begin_ns = (
+        start.at_ns or recording.begin_ns or min([each.at_ns for each in recording.given], default=recording.end_ns)
+    )
     player = Player(log, nodes, stimuli, begin_ns, grid_ns=conditions.grid_ns)
     if start.sequence:
         nodes.adopt(placer.state, start.at_ns)

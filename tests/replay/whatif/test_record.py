@@ -5,7 +5,7 @@ import pytest
 
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay.whatif.commands import CommandReader
-from fairlead_replay.whatif.record import Absence, LogWindow, WindowError, record_of
+from fairlead_replay.whatif.record import SLACK_NS, Absence, LogWindow, WindowError, record_of
 from fairlead_replay.whatif.replays import play_recording
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -185,7 +185,7 @@ def test_an_event_of_a_newer_version_is_named_with_its_place() -> None:
 # ---------------------------------------------------------------------------- absences
 
 
-def chained(*commits: tuple[str, int, int, list[ev.Event]]) -> list[Stored]:
+def chained(*commits: tuple[str, int, float, list[ev.Event]]) -> list[Stored]:
     """Return a log of (writer, basis, at in seconds, events)."""
     heads: dict[str, tuple[int, str]] = {}
     log: list[Stored] = []
@@ -218,7 +218,7 @@ def test_a_late_first_answer_shows_that_the_placer_was_away() -> None:
     """The offer of the second commit is answered after 30 s; such answers take milliseconds."""
     start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
     log = chained(("queue", 0, 0, start), ("queue", 1, 10, submitted("1")), ("placer", 2, 40, unplaceable("2.1")))
-    assert record_of(log).absences == (("placer", at(10), at(40)),)
+    assert record_of(log).absences == (("placer", at(10) - SLACK_NS, at(40)),)
 
 
 def test_a_prompt_answer_shows_nothing() -> None:
@@ -243,7 +243,7 @@ def test_a_commit_that_reached_the_log_late_shows_that_its_writer_was_cut_off() 
         ("queue", 2, 20, submitted("2")),
         ("placer", 1, 11, late),
     )
-    assert record_of(log).absences == (("placer", at(10), at(20)),)
+    assert record_of(log).absences == (("placer", at(10) - SLACK_NS, at(20)),)
 
 
 def test_services_that_were_away_decide_nothing_meanwhile() -> None:
@@ -256,3 +256,16 @@ def test_services_that_were_away_decide_nothing_meanwhile() -> None:
     assert played is not None
     assert played.first_start_ns == at(35)
     assert (played.ended_ns - played.first_start_ns) == 20 * SECOND_NS
+
+
+def test_an_outage_begins_after_the_last_commit_of_its_service() -> None:
+    """A play is some milliseconds ahead, so the outage begins a little earlier; never before what the service still wrote."""
+    start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
+    last: list[ev.Event] = [ev.BreakerReset(cause="cmd:b")]
+    log = chained(
+        ("queue", 0, 0, start),
+        ("placer", 1, 9.99, last),
+        ("queue", 2, 10, submitted("1")),
+        ("placer", 3, 40, unplaceable("3.1")),
+    )
+    assert record_of(log).absences == (("placer", at(9.99) + 1, at(40)),)
