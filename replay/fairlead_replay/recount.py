@@ -59,6 +59,7 @@ class Book(NamedTuple):
     intervals: list[Interval]
     sequence: int
     at: int  # the placer's clock
+    prices: list[Json] = []  # PriceSet events, in order
 
 
 def read(lines: Iterable[bytes], upto: int | None = None) -> Book:
@@ -80,7 +81,7 @@ def read(lines: Iterable[bytes], upto: int | None = None) -> Book:
     intervals = [
         interval for placed in index.get(("JobPlaced", ""), []) for interval in _intervals(placed, index, clock)
     ]
-    return Book(intervals, sequence, clock)
+    return Book(intervals, sequence, clock, [each.event for each in index.get(("PriceSet", ""), [])])
 
 
 def _decoded(line: bytes, after: int) -> Json:
@@ -201,7 +202,18 @@ COMPARED = ("runs", "charged", "held", "weighted", "per_gpu_hour", "currency", "
 def bill(book: Book, span: tuple[int, int], by: str, prices: str) -> dict[Key, dict[str, Any]]:
     """The lines of a statement of the time (begin, end). `prices` is the text of a price table, "" for none."""
     begin, end = span
-    table = list(csv.DictReader(line for line in prices.splitlines() if line.strip() and not line.startswith("#")))
+    table: list[dict[str, Any]] = list(
+        csv.DictReader(line for line in prices.splitlines() if line.strip() and not line.startswith("#"))
+    )
+    table += [
+        {
+            "model": each["model"],
+            "per_gpu_hour": str(Decimal(each["micro"]) / 1_000_000),
+            "currency": each["currency"],
+            "from_ns": each["from_ns"],
+        }
+        for each in book.prices
+    ]
     lines: dict[Key, dict[str, Any]] = {}
     runs: dict[Key, set[str]] = {}
     for interval in book.intervals:
@@ -235,11 +247,13 @@ def _span(statement: Json) -> tuple[int, int]:
 
 
 def _priced(
-    rows: Sequence[Mapping[str, str]], begin: int, end: int
-) -> Iterable[tuple[int, int, Mapping[str, str] | None]]:
+    rows: Sequence[Mapping[str, Any]], begin: int, end: int
+) -> Iterable[tuple[int, int, Mapping[str, Any] | None]]:
     """The time from price to price; before the first one there is none."""
-    starts = sorted((midnight(row["valid_from"]), at) for at, row in enumerate(rows))
-    edges: list[tuple[int, Mapping[str, str] | None]] = [(0, None), *((since, rows[at]) for since, at in starts)]
+    starts = sorted(
+        (row["from_ns"] if "from_ns" in row else midnight(row["valid_from"]), at) for at, row in enumerate(rows)
+    )
+    edges: list[tuple[int, Mapping[str, Any] | None]] = [(0, None), *((since, rows[at]) for since, at in starts)]
     for at, (since, row) in enumerate(edges):
         until = edges[at + 1][0] if at + 1 < len(edges) else end
         if max(since, begin) < min(until, end):

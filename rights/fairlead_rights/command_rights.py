@@ -139,6 +139,10 @@ def _close_queue(item: Any) -> list[Need]:
     return [_set_queue(item.path, "")]
 
 
+def _set_price(item: Any) -> list[Need]:
+    return [Need("queue:set", "cluster")]
+
+
 def _node(item: Any) -> list[Need]:
     return [Need("node:operate", "node", item.node)]
 
@@ -200,6 +204,7 @@ COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.HoldQueue: _close_queue,
     cmd.DrainQueue: _close_queue,
     cmd.ReleaseQueue: _close_queue,
+    cmd.SetPrice: _set_price,
     cmd.CordonNode: _node,
     cmd.UncordonNode: _node,
     cmd.DrainNode: _node,
@@ -262,6 +267,7 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
     ev.QueueHeld: _close_queue,
     ev.QueueDrained: _close_queue,
     ev.QueueReleased: _close_queue,
+    ev.PriceSet: _set_price,
     ev.NodeCordoned: _node,
     ev.NodeUncordoned: _node,
     ev.NodeDraining: _node,

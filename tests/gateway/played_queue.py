@@ -47,6 +47,11 @@ def obliging(command: Any) -> list[ev.Event]:
             return [ev.QueueHeld(cause=cause, path=command.path, reason=command.reason, by=command.user)]
         case cmd.DrainQueue():
             return [ev.QueueDrained(cause=cause, path=command.path, reason=command.reason, by=command.user)]
+        case cmd.SetPrice(model=model, micro=micro, currency=currency):
+            from_ns = command.from_ns or 1
+            return [
+                ev.PriceSet(cause=cause, model=model, micro=micro, currency=currency, from_ns=from_ns, by=command.user)
+            ]
         case cmd.ReleaseQueue():
             return [ev.QueueReleased(cause=cause, path=command.path, by=command.user)]
         case _:

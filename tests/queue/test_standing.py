@@ -5,6 +5,7 @@ from typing import Any
 
 from fairlead_queue.standing import standings
 from fairlead_schemas.queries.explainer import QueueStanding
+from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, QueueWorld
 from tests.queue.spending import HOUR, budget, use, world_at
@@ -87,3 +88,20 @@ def test_past_use_is_there_where_the_pool_counts_it() -> None:
     plain = QueueWorld(careful=False)
     plain.tree(a={})
     assert standing(plain)["a"].past_use is None
+
+
+def test_a_price_is_recorded_and_decides_nothing() -> None:
+    """From now on where no moment is named, in whole microseconds."""
+    world = QueueWorld(careful=False)
+    world.now += 7
+    for from_ns in (0, 1_999_999):
+        price = cmd.SetPrice(id=f"c{from_ns}", user="boss", model="*", micro=2_490_000, currency="EUR", from_ns=from_ns)
+        [found] = world.ask(price)
+        assert found == ev.PriceSet(
+            cause=f"cmd:c{from_ns}",
+            model="*",
+            micro=2_490_000,
+            currency="EUR",
+            from_ns=(from_ns or world.now) // 1000 * 1000,
+            by="boss",
+        )

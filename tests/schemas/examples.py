@@ -141,6 +141,9 @@ EVENTS: list[events.EventBase] = [
     events.QueueRemoved(cause=SUBMIT, path="research/old", move_to="research/vision", by="ada"),
     events.QueueHeld(cause=SUBMIT, path="research/vision", reason="storage moves", by="ada"),
     events.QueueDrained(cause=SUBMIT, path="research/vision", reason="closes on Friday", by="ada"),
+    events.PriceSet(
+        cause=SUBMIT, model="NVIDIA-H100-80GB-HBM3", micro=2_490_000, currency="EUR", from_ns=AT_NS, by="ada"
+    ),
     events.QueueReleased(cause=SUBMIT, path="research/vision", by="ada"),
     events.JobSubmitted(
         cause=SUBMIT,
@@ -535,6 +538,7 @@ COMMANDS: list[commands.CommandBase] = [
     ),
     commands.HoldQueue(id="c4", user="ada", path="research/vision", reason="storage moves"),
     commands.DrainQueue(id="c4", user="ada", path="research/vision", reason="closes on Friday"),
+    commands.SetPrice(id="c4", user="ada", model="*", micro=2_490_000, currency="EUR", from_ns=AT_NS),
     commands.ReleaseQueue(id="c4", user="ada", path="research/vision"),
     commands.ApplyQueues(
         id="c5",

@@ -198,6 +198,64 @@ def usage(
         terminal.write(usage_table(answer))
 
 
+prices_app = typer.Typer(invoke_without_command=True)
+
+_PRICES = (
+    TableColumn("MODEL", lambda price: price.model),
+    TableColumn("PER GPU-HOUR", lambda price: f"{price.per_gpu_hour} {price.currency}", right=True),
+    TableColumn("FROM", lambda price: price.valid_from),
+    TableColumn("BY", lambda price: price.by),
+)
+
+
+@prices_app.callback()
+def prices(ctx: typer.Context, output: Output = Format.table) -> None:
+    """List the prices of GPUs, or set one from a moment on.
+
+    fairlead prices set NVIDIA-H100-80GB-HBM3 2.49 EUR
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with connect() as client:
+        page = client.prices()
+    terminal.write(
+        terminal.page(page, _PRICES, lambda price: f"price/{price.model}", output, empty="no prices were set")
+    )
+
+
+@prices_app.command("set")
+def set_price(
+    model: Annotated[
+        str,
+        typer.Argument(help="As `usage --by model` names it; * is every model without a price.", show_default=False),
+    ],
+    price: Annotated[str, typer.Argument(help="Of an hour of one whole GPU, such as 2.49.", show_default=False)],
+    currency: Annotated[str, typer.Argument(help="Three capitals, such as EUR.", show_default=False)],
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="TIME", help="From the begin of this day, or this time, in UTC.  [default: now]"
+        ),
+    ] = "",
+    output: Output = Format.table,
+) -> None:
+    """Set what an hour of a GPU costs from a moment on, until the model's next price.
+
+    fairlead prices set NVIDIA-H100-80GB-HBM3 2.19 EUR --from 2026-12-01
+
+    The log keeps it: `fairlead usage` and the SQL view costs count each hour at the price that held then.
+    """
+    time_ = _utc_time("--from", begin)
+    with connect() as client:
+        answer = client.set_price(model, price, currency, begin=time_)
+    if output in (Format.json, Format.yaml):
+        terminal.write(terminal.document(answer, output))
+    elif output is Format.names:
+        terminal.write(f"price/{answer.model}\n")
+    else:
+        terminal.write(f"{answer.model} costs {answer.per_gpu_hour} {answer.currency} from {answer.valid_from} on\n")
+
+
 def _utc_time(option: str, text: str) -> str:
     """Return a time of the command line as RFC 3339, "" for none: days and hours without a zone are those of UTC. Raise InputRefused."""
     if not text:

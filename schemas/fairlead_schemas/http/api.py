@@ -290,6 +290,17 @@ class Pool(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class Price(msgspec.Struct, kw_only=True):
+    """Price of an hour of one whole GPU of a model, from a moment on."""
+
+    model: str
+    per_gpu_hour: str
+    currency: str
+    valid_from: str
+    by: str
+    sequence: int
+
+
 class QueueFileResult(msgspec.Struct, kw_only=True):
     """Result of an applied queue file; `items` are the queues that it names."""
 

@@ -131,6 +131,18 @@ class ReleaseQueue(CommandBase, tag=True, frozen=True, kw_only=True):
     path: str
 
 
+class SetPrice(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Set what an hour of one whole GPU of a model costs from a moment on."""
+
+    #: As in the node label nvidia.com/gpu.product; "*": every model without a price of its own.
+    model: str
+    #: Millionths of the currency.
+    micro: int
+    currency: str
+    #: Unix ns; 0: from now on.
+    from_ns: int = 0
+
+
 class MoveJob(CommandBase, tag=True, frozen=True, kw_only=True):
     """Put a waiting job into another queue."""
 
@@ -415,6 +427,7 @@ QueueCommand = (
     | HoldQueue
     | DrainQueue
     | ReleaseQueue
+    | SetPrice
 )
 PlacerCommand = (
     CordonNode

@@ -125,6 +125,7 @@ NOT_MOVING: dict[str, str] = {
     "QueueHeld": "is about a queue",
     "QueueDrained": "is about a queue",
     "QueueReleased": "is about a queue",
+    "PriceSet": "is about a GPU model",
     "BudgetReached": "is about a queue",
     "JobUpdated": "the job stays where it is; its name, labels, priority or time limit are others",
     "PriorityAged": "the jobs wait on, before others than till now",

@@ -9,7 +9,7 @@ from fairlead_replay.export import write_export
 from fairlead_schemas.queries.telemetry import UsageEstimate, UsageEstimateLine
 from fairlead_schemas.units.timestamps import midnight
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub
+from tests.cli.gateway_stub import GatewayStub, page
 from tests.kit.usage_statement import STATEMENT
 from tests.telemetry.story import of_story
 from tests.telemetry.usage.logs import caught_up, plain, statements, warehouse_of
@@ -133,3 +133,27 @@ def test_a_bill_is_counted_again_from_an_exported_log(tmp_path: Path, run: Run) 
     lines.write_bytes(lines.read_bytes().replace(b'"user":"ada"', b'"user":"bob"', 1))
     ran = run(*words)
     assert (ran.code, "DAMAGED: sequence" in ran.err) == (1, True)
+
+
+def test_prices_are_listed_and_set(gateway: GatewayStub, run: Run) -> None:
+    """As a table; a day is its begin in UTC, and none is now."""
+    price = {
+        "model": "NVIDIA-H100",
+        "per_gpu_hour": "2.49",
+        "currency": "EUR",
+        "valid_from": "2026-12-01T00:00:00.000Z",
+        "by": "boss",
+        "sequence": 40,
+    }
+    gateway.on("GET", "/v1/prices", page())
+    assert run("prices").out == "no prices were set\n"
+    gateway.on("GET", "/v1/prices", page(price))
+    assert run("prices").out.splitlines()[1] == "NVIDIA-H100      2.49 EUR  2026-12-01T00:00:00.000Z  boss"
+    gateway.on("POST", "/v1/prices", price)
+    ran = run("prices", "set", "NVIDIA-H100", "2.49", "EUR", "--from", "2026-12-01")
+    assert ran.out == "NVIDIA-H100 costs 2.49 EUR from 2026-12-01T00:00:00.000Z on\n"
+    run("prices", "set", "*", "1", "EUR")
+    assert gateway.bodies() == [
+        {"model": "NVIDIA-H100", "per_gpu_hour": "2.49", "currency": "EUR", "from": "2026-12-01T00:00:00.000Z"},
+        {"model": "*", "per_gpu_hour": "1", "currency": "EUR"},
+    ]

@@ -25,6 +25,7 @@ LISTS = {
     "/v1/nodes": ("nodes", "list_nodes", "Node"),
     "/v1/queues": ("queues", "list_queues", "Queue"),
     "/v1/pools": ("queues", "list_pools", "Pool"),
+    "/v1/prices": ("usage", "list_prices", "Price"),
     "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"),
     "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
     "/v1/events": ("events", "list_events", "CloudEventOut"),

@@ -8,6 +8,7 @@ from fairlead.client.async_link import pause
 from fairlead.client.asynchronous.cluster import AsyncClusterRequests
 from fairlead.client.asynchronous.transport import PAGE_ITEMS, RESENDS_MAX
 from fairlead.errors import Unreachable
+from fairlead_schemas.http.api import Page, Price
 from fairlead_schemas.http.cloudevents import CloudEventOut
 from fairlead_schemas.queries.telemetry import SqlFormat, UsageStatement
 
@@ -107,6 +108,15 @@ class AsyncRecordRequests(AsyncClusterRequests):
     async def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> Answer:
         body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
         return await self._send("POST", "/v1/sql", json=body, query={"format": form}, timeout_s=SQL_TIMEOUT_S)
+
+    async def prices(self) -> Page[Price]:
+        """Prices of GPUs that were set."""
+        return await self._pages("/v1/prices", {}, Price, 0)
+
+    async def set_price(self, model: str, per_gpu_hour: str, currency: str, *, begin: str = "") -> Price:
+        """Set what an hour of a GPU of a model ("*": of all others) costs from `begin` on ("": now)."""
+        body = {"model": model, "per_gpu_hour": per_gpu_hour, "currency": currency, **query_of({"from": begin})}
+        return decode((await self._post("/v1/prices", body)).content, Price)
 
     async def usage(self, month: str = "", by: str = "user", *, begin: str = "", end: str = "") -> UsageStatement:
         """GPU time and its cost of a month ("2026-11"; "": this one, so far), or from `begin` to `end` ("": now; days of UTC or RFC 3339), by

@@ -9,6 +9,7 @@ from fairlead.client.sync_link import pause
 from fairlead.client.synchronous.cluster import ClusterRequests
 from fairlead.client.synchronous.transport import PAGE_ITEMS, RESENDS_MAX
 from fairlead.errors import Unreachable
+from fairlead_schemas.http.api import Page, Price
 from fairlead_schemas.http.cloudevents import CloudEventOut
 from fairlead_schemas.queries.telemetry import SqlFormat, UsageStatement
 
@@ -107,6 +108,15 @@ class RecordRequests(ClusterRequests):
     def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> Answer:
         body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
         return self._send("POST", "/v1/sql", json=body, query={"format": form}, timeout_s=SQL_TIMEOUT_S)
+
+    def prices(self) -> Page[Price]:
+        """Prices of GPUs that were set."""
+        return self._pages("/v1/prices", {}, Price, 0)
+
+    def set_price(self, model: str, per_gpu_hour: str, currency: str, *, begin: str = "") -> Price:
+        """Set what an hour of a GPU of a model ("*": of all others) costs from `begin` on ("": now)."""
+        body = {"model": model, "per_gpu_hour": per_gpu_hour, "currency": currency, **query_of({"from": begin})}
+        return decode((self._post("/v1/prices", body)).content, Price)
 
     def usage(self, month: str = "", by: str = "user", *, begin: str = "", end: str = "") -> UsageStatement:
         """GPU time and its cost of a month ("2026-11"; "": this one, so far), or from `begin` to `end` ("": now; days of UTC or RFC 3339), by

@@ -141,6 +141,7 @@ from fairlead_schemas.wire.events.queue import (
     PoolConfigured,
     PoolRemoved,
     PreemptionRequested,
+    PriceSet,
     PriorityAged,
     QueueConfigured,
     QueueDrained,
@@ -161,6 +162,7 @@ QueueEvent = (
     | QueueHeld
     | QueueDrained
     | QueueReleased
+    | PriceSet
     | BudgetReached
     | JobSubmitted
     | JobRejected

@@ -89,6 +89,17 @@ class QueueReleased(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class PriceSet(EventBase, tag=True, frozen=True, kw_only=True):
+    """An hour of one whole GPU of a model costs this from a moment on, until the moment of the model's next price."""
+
+    #: "*": every model without a price of its own.
+    model: str
+    micro: int  # millionths of the currency
+    currency: str  # three capitals, such as EUR
+    from_ns: int  # Unix ns, whole microseconds
+    by: str = ""
+
+
 class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A job waits until another has reached a state."""
 

@@ -61,6 +61,15 @@ class JobChange(_Strict, frozen=True, kw_only=True):
     labels: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
 
 
+class PriceRequest(_Strict, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Body of a price. `model`: as `fairlead usage --by model` names it, or *; `from`: a day of UTC or an RFC 3339 time, "" for now."""
+
+    model: str
+    per_gpu_hour: str | int | float
+    currency: str
+    from_: str = ""
+
+
 class ExtendRequest(_Strict, frozen=True, kw_only=True, rename={"for_": "for"}):
     """Body of an extension. `for`: how long, such as "2h"; without it for as long as the job's policy allows."""
 

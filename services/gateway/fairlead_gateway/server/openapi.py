@@ -31,6 +31,7 @@ _TAGS = {
     "cluster": "cluster",
     "map": "cluster",
     "usage": "usage",
+    "prices": "usage",
     "sql": "usage",
     "access": "access",
     "audit": "access",

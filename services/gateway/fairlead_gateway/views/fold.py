@@ -13,6 +13,7 @@ from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView, RunsView
 from fairlead_gateway.views.nodes import NodesView, PlansView
 from fairlead_gateway.views.outcomes import OutcomesView
+from fairlead_gateway.views.prices import PricesView
 from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import (
     BreakerRow,
@@ -83,6 +84,7 @@ class Views:
         self.nodes = NodesView()
         self.plans = PlansView()
         self.idle = IdleView(self.jobs)
+        self.prices = PricesView()
         self.outcomes = OutcomesView()
         #: Grants, tokens and sign-ins in force.
         self.access = AccessState()
@@ -93,7 +95,7 @@ class Views:
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
         runs = RunsView(self.jobs, lambda: self.at_ns)
-        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans, self.idle):
+        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans, self.idle, self.prices):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
         for kind, effect in EFFECTS.items():

@@ -26,6 +26,7 @@ from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import MICROSECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
@@ -337,6 +338,19 @@ def _conflict(message: str) -> CommandRefusal:
     return CommandRefusal("conflict", message)
 
 
+def _set_price(draft: QueueDraft, command: cmd.SetPrice, cause: str) -> ev.QueueEvent:
+    """Record a price: nothing that the queue decides depends on one."""
+    from_ns = (command.from_ns or draft.now_ns) // MICROSECOND_NS * MICROSECOND_NS
+    return ev.PriceSet(
+        cause=cause,
+        model=command.model,
+        micro=command.micro,
+        currency=command.currency,
+        from_ns=from_ns,
+        by=command.user,
+    )
+
+
 HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRefusal]] = {
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _cancel,
@@ -349,4 +363,5 @@ HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRef
     cmd.HoldQueue: queue_closing.hold_queue,
     cmd.DrainQueue: queue_closing.drain_queue,
     cmd.ReleaseQueue: queue_closing.release_queue,
+    cmd.SetPrice: _set_price,
 }

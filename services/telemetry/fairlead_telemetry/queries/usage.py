@@ -138,8 +138,8 @@ class UsageQueries:
         """Keep the meter up to date until it fails. Later requests then meet the same fault, and all other work continues."""
         try:
             while True:
-                await self._refresh_prices()
                 await self._catch_up()
+                await self._refresh_prices()
                 await asyncio.sleep(FOLLOW_S)
         except Exception:
             log.exception("usage_stopped", sequence=self._usage.sequence)

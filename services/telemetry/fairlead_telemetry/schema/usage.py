@@ -46,12 +46,12 @@ USAGE_CLOCK = Relation(
 )
 PRICES = Relation(
     "prices",
-    "The price table, as the telemetry service last read it from the file that FAIRLEAD_PRICES names; a file with a mistake changes nothing.",
+    "Prices that were set in the log (PriceSet), and those of the file that FAIRLEAD_PRICES names, as last read; a file with a mistake changes nothing.",
     (
         Column("model", "VARCHAR", "GPU model as in gpu_usage; *: every model without rows of its own"),
         Column("per_gpu_hour", "DECIMAL(18,6)", "price of an hour of one whole GPU"),
         Column("currency", "VARCHAR", "such as EUR"),
-        Column("valid_from", "TIMESTAMP", "midnight UTC from which it holds"),
+        Column("valid_from", "TIMESTAMP", "from when on it holds, UTC; of a price of the file a midnight"),
         Column("valid_until", "TIMESTAMP", "start of the model's next price; empty: the last one"),
     ),
 )

@@ -29,6 +29,7 @@ type Metered = (
     | ev.PoolRemoved
     | ev.QueueConfigured
     | ev.QueueRemoved
+    | ev.PriceSet
     | ev.JobSubmitted
     | ev.JobMoved
     | ev.JobSucceeded
@@ -103,6 +104,8 @@ class MeterState(msgspec.Struct, kw_only=True):
     machines: dict[str, MeteredNode] = {}
     #: {"<job>.<attempt>": its stays that are not over}
     stays: dict[str, list[Stay]] = {}
+    #: (model, millionths, currency, Unix ns from which it holds) of each price that was set, in the log's order.
+    prices: list[tuple[str, int, str, int]] = []
 
 
 class Meter:
@@ -146,6 +149,8 @@ class Meter:
             case ev.QueueConfigured():
                 if event.settings is not None and "/" not in event.path:
                     state.pools[event.path] = event.settings.pool or DEFAULT_POOL
+            case ev.PriceSet():
+                state.prices.append((event.model, event.micro, event.currency, event.from_ns))
             case ev.PoolConfigured():
                 state.weights[event.pool] = dict(event.settings.prices)
             case ev.PoolRemoved():

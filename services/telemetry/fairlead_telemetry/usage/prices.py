@@ -1,6 +1,6 @@
-"""Price table: the price of an hour of a GPU, from a date on. Pure.
+"""Price table: the price of an hour of a GPU, from a moment on: of a file, and of prices that were set in the log. Pure.
 
-A file of comma-separated values, under these heads; `*` is every model that has no row of its own.
+The file is one of comma-separated values, under these heads; `*` is every model that has no row of its own.
 
     model,per_gpu_hour,currency,valid_from
     NVIDIA-H100-80GB-HBM3,2.49,EUR,2026-01-01
@@ -12,18 +12,14 @@ has six decimal places at most, and nothing is rounded except the amount of a li
 """
 
 import csv
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
+from fairlead_schemas.units.money import ANY_MODEL, parse_currency, parse_price, price_text
 from fairlead_schemas.units.timestamps import midnight
 
 HEADS = ["model", "per_gpu_hour", "currency", "valid_from"]
-#: Matches every model without an entry.
-ANY_MODEL = "*"
-MICRO = 1_000_000
-#: A typing error rather than a price.
-PRICE_MAX = 1_000_000
 ROWS_MAX = 10_000
 
 
@@ -36,12 +32,12 @@ class GpuPrice(NamedTuple):
 
     micro: int  # millionths of the currency
     currency: str
-    from_ns: int  # Unix ns of a midnight in UTC
+    from_ns: int  # Unix ns; of a price of the file a midnight in UTC
 
     @property
     def text(self) -> str:
         """Price as a person writes it: "2.49"."""
-        return f"{Decimal(self.micro).scaleb(-6).normalize():f}"
+        return price_text(self.micro)
 
 
 class PriceRow(NamedTuple):
@@ -74,13 +70,23 @@ class Prices:
         moments = [begin_ns, *sorted(at_ns for at_ns in changes if begin_ns < at_ns < end_ns), end_ns]
         return [(begin, end, self.at(model, begin)) for begin, end in pairwise(moments)]
 
+    def extended(self, added: Iterable[tuple[str, int, str, int]]) -> "Prices":
+        """Return these and further prices (model, millionths, currency, from when on); of one moment the last one holds."""
+        rows = {model: list(prices) for model, prices in self._rows.items()}
+        for model, micro, currency, from_ns in added:
+            rows.setdefault(model, []).append(GpuPrice(micro, currency, from_ns))
+        return Prices(rows)
+
     def rows(self) -> list[PriceRow]:
         """All prices, by model, then the oldest first."""
-        return [
-            PriceRow(model, price.text, price.currency, price.from_ns, later.from_ns if later else None)
-            for model, prices in sorted(self._rows.items())
-            for price, later in zip_longest(prices, prices[1:])
-        ]
+        found: list[PriceRow] = []
+        for model, prices in sorted(self._rows.items()):
+            held = list({price.from_ns: price for price in prices}.values())
+            found += [
+                PriceRow(model, price.text, price.currency, price.from_ns, later.from_ns if later else None)
+                for price, later in zip_longest(held, held[1:])
+            ]
+        return found
 
 
 NO_PRICES = Prices({})
@@ -118,22 +124,18 @@ def _named(number: int, model: str) -> str:
 
 
 def _micro(number: int, text: str) -> int:
-    message = (
-        f"line {number}, per_gpu_hour: expected a price such as 2.49, at most six decimal places, found {text[:40]!r}"
-    )
     try:
-        micro = Decimal(text).scaleb(6)
-    except InvalidOperation:
+        return parse_price(text)
+    except ValueError:
+        message = f"line {number}, per_gpu_hour: expected a price such as 2.49, at most six decimal places, found {text[:40]!r}"
         raise PriceTableError(message) from None
-    if not micro.is_finite() or micro != micro.to_integral_value() or not 0 <= micro <= PRICE_MAX * MICRO:
-        raise PriceTableError(message)
-    return int(micro)
 
 
 def _currency(number: int, text: str) -> str:
-    if len(text) != 3 or not (text.isascii() and text.isalpha() and text.isupper()):
-        raise PriceTableError(f"line {number}, currency: expected three capitals such as EUR, found {text[:40]!r}")
-    return text
+    try:
+        return parse_currency(text)
+    except ValueError as error:
+        raise PriceTableError(f"line {number}, currency: {error}") from None
 
 
 def _midnight(number: int, text: str) -> int:

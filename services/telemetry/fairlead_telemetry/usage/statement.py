@@ -20,8 +20,9 @@ from fairlead_schemas.queries.telemetry import (
     UsageLine,
     UsageStatement,
 )
+from fairlead_schemas.units.money import MICRO
 from fairlead_schemas.units.timestamps import calendar_period, midnight, rfc3339_seconds, utc_day
-from fairlead_telemetry.usage.prices import MICRO, GpuPrice, Prices
+from fairlead_telemetry.usage.prices import GpuPrice, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 

@@ -171,15 +171,15 @@ class UsageStore:
         self._together(("DELETE FROM gpu_usage", []), ("DELETE FROM usage_meter", []))
 
     def set_prices(self, prices: Prices) -> None:
-        """Make `prices` those of SQL, unless they are already."""
-        rows = prices.rows()
+        """Make `prices`, and those that were set in the log, those of SQL, unless they are already."""
+        rows = prices.extended(self._meter.state.prices).rows()
         if rows != self._prices:
             self._together(("DELETE FROM prices", []), *((_PRICE, list(row)) for row in rows))
             self._prices = rows
 
     def statement(self, span: Span, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
         """The bill of a month or another time, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
-        rows = self._warehouse.rows
+        rows, prices = self._warehouse.rows, prices.extended(self._meter.state.prices)
         models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [span.end_ns])]
         pieces = price_periods(span, models, prices)
         bounds = [
