@@ -175,6 +175,7 @@ async def test_the_oldest_directories_go_and_kept_outputs_stay(tmp_path: Path) -
         await world.placer.until(lambda: len(directories.directories._ended) == 3)
         directories.directories._looked_at = -LOOK_S
         await agent.runtime.look_at_directories()
+        assert len(directories.directories._work_sizes) == 3  # measured once
         gone = await ask(world, "rest", job="7")
         assert (gone.absent, "or it is gone" in gone.error) == (True, True)
         assert [len((await ask(world, "rest", job=job, bytes_max=9)).data) for job in ("8", "9")] == [9, 9]

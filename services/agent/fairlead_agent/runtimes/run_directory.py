@@ -143,6 +143,8 @@ class RunDirectories:
         self._bounds = keep if isinstance(keep, Keep) else Keep(keep)
         self.keep = self._bounds.runs
         self._looked_at = -LOOK_S
+        #: {ended run: bytes of its own directory}
+        self._work_sizes: dict[str, int] = {}
         self._ended: deque[str] = deque()
         #: Full paths, each still under its old run's name: after a restart they are old directories again.
         self._spares: deque[str] = deque()
@@ -184,7 +186,7 @@ class RunDirectories:
             return
         self._looked_at = now
         own = dict(self._own.items())
-        names = [name for name in self._ended if bounded or name in own]
+        names = [name for name in self._ended if bounded or (name in own and own[name].keep_ns)]
         found = await asyncio.to_thread(self._measure, names, own)
         over = expired(found, own, now)
         left = [each for each in found if each[0] not in over]
@@ -210,7 +212,12 @@ class RunDirectories:
 
     def _trim_work(self, names: Sequence[str]) -> None:
         """Remove the own directories of the longest ended runs, beyond what the node keeps of all of them. Kept outputs stay."""
-        sizes = [size_of(self.base / name / WORK) for name in names]
+        # Those of ended runs change no more, and may have very many files: each is measured once.
+        self._work_sizes = {
+            name: self._work_sizes[name] if name in self._work_sizes else size_of(self.base / name / WORK)
+            for name in names
+        }
+        sizes = [self._work_sizes[name] for name in names]
         surplus = sum(sizes) - self._bounds.work_bytes_max
         for name, size in zip(names, sizes, strict=True):
             if surplus <= 0:
