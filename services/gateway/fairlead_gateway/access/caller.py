@@ -27,7 +27,7 @@ IDLE_NS = HOUR_NS
 #: Name of the caller of a gateway without sign-on that names none.
 ANYBODY = "anonymous"
 #: Judged submits of a caller that are remembered.
-SUBMITS_KEPT = 64
+SUBMITS_KEPT = 8
 
 
 class FoldedRights(Protocol):
@@ -77,7 +77,7 @@ class Caller:
         #: Text of the authority before the sequence of its rights and after it; made when first needed.
         self._around_rights: tuple[bytes, ...] = ()
         #: (queue, project) of submits that were judged, and the epoch of access in which they were.
-        self._submits = set[tuple[str, str]]()
+        self._submits: tuple[tuple[str, str], ...] = ()
         self._submits_epoch: object = None
         #: Epoch of access in which the credential was found in force.
         self.counted_epoch: object = None
@@ -140,9 +140,9 @@ class Caller:
         """Note that the caller may submit jobs of a project to a queue, as of now."""
         assert self._views is not None, "without sign-on nothing is judged"
         if self._submits_epoch is not self._views.access.epoch or len(self._submits) >= SUBMITS_KEPT:
-            self._submits.clear()
+            self._submits = ()
             self._submits_epoch = self._views.access.epoch
-        self._submits.add((queue, project))
+        self._submits = (*self._submits, (queue, project))
 
     def may_anywhere(self, verb: Verb) -> bool:
         """Return True if there may be something on which the caller may use the verb: a list then shows it."""
