@@ -113,5 +113,11 @@ async def test_queue_documents_have_entity_tags() -> None:
         for tag in ("mine", "", '"a"', "W/", "812", '"1" "2"'):
             wrong = await world.http.put("/v1/queues/lab", json={}, headers={"if-match": tag})
             assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match"), tag
+        for path in ("/v1/queues/lab:hold", "/v1/queues/lab:release"):
+            wrong = await world.http.post(path, headers={"if-match": applied.headers["etag"]})
+            assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match"), (
+                "it would not be heeded"
+            )
+        assert (await world.http.get("/v1/queues/lab")).json()["held"] is None
         fresh = {"if-match": f'"1", {applied.headers["etag"]}'}
         assert (await world.http.delete("/v1/queues/lab", headers=fresh)).status_code == 200

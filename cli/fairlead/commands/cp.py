@@ -62,7 +62,11 @@ def cp(
 
     fairlead cp 812:model models --rank all
     """
-    word, _, path = source.partition(":")
+    word, colon, path = source.partition(":")
+    if not colon and ":" in destination and Path(source).expanduser().exists():
+        raise InputRefused(
+            "files are copied from a job, not into one", hint="fairlead submit --sync DIR sends a directory with a job"
+        )
     with connect() as client:
         chosen = pick(client, [word], names=True)
         if len(chosen) != 1:

@@ -30,6 +30,8 @@ from fairlead_schemas.http.api import HealthIssue, Node
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.quantities import format_memory, format_milli
 
+#: Verbs of their own that people look for below `nodes`.
+_OWN_VERBS = ("cordon", "uncordon", "drain")
 _DONE = {"note": "work continues", "gpu": "the GPU gets no new work", "node": "the node gets no new work"}
 
 
@@ -165,7 +167,7 @@ def _about_named(words: list[str], output: Format, reason: str) -> None:
     if verb != "describe" or len(names) != 1:
         raise InputRefused(
             f'expected "describe NODE" or "remove NODE…", found "{" ".join(words)}"',
-            hint="fairlead nodes describe sim-1",
+            hint=f"fairlead {' '.join(words)}" if verb in _OWN_VERBS and names else "fairlead nodes describe sim-1",
         )
     with connect() as client:
         node = client.node(names[0])

@@ -174,6 +174,8 @@ UNKEPT = {
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
     "input": "read the file in the script",
     "pty": "a job has no terminal; its output is shown without one",
+    "sync": "an option of fairlead submit, which takes the same scripts: fairlead submit --sync DIR train.sh",
+    "outputs": "an option of fairlead submit, which takes the same scripts: fairlead submit --outputs NAME=PATH train.sh",
     "hetjob": "write a job file with groups (docs/reference/jobs.md#how-many); the first part alone would run",
     "jobid": "every command is a job of its own here; start all steps in one script",
 }

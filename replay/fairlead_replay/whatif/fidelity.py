@@ -153,11 +153,11 @@ def _misses(found: Fidelity, bounds: tuple[float, float, float]) -> tuple[str, .
             )
         if each.distance > distance_max and each.difference > 0.01:
             because.append(
-                f"queue {each.queue}: distance of the waits {each.distance:.2f}; allowed is {distance_max:.2f}"
+                f"queue {each.queue}: distance of the waits {each.distance:.3f}; allowed is {distance_max:.2f}"
             )
     if found.gpu_difference > gpus:
         because.append(
-            f"GPU-hours held: {found.real_gpu_h:.1f} in the record, {found.played_gpu_h:.1f} in the control; allowed is "
+            f"GPU-hours held: {found.real_gpu_h:.4g} in the record, {found.played_gpu_h:.4g} in the control; allowed is "
             f"{gpus:.0%}"
         )
     return tuple(because)

@@ -300,3 +300,10 @@ def test_a_dry_run_sends_no_piece(gateway: GatewayStub, run: Run, here: Path) ->
     run("submit", "--sync", ".", "--dry-run", "--", "x")
     assert store.pieces == []
     assert not any("pieces" in request.url.path for request in gateway.requests)
+
+
+def test_a_copy_into_a_job_names_the_way_that_there_is(gateway: GatewayStub, run: Run, here: Path) -> None:
+    """People of scp and kubectl try it; the source is no job."""
+    (here / "project").mkdir()
+    refused = run("cp", "project", "2:")
+    assert refused.code == 2 and "submit --sync" in refused.err and not gateway.requests

@@ -224,6 +224,7 @@ def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Ru
     assert misplaced.code != 0 and "--reason is of remove" in misplaced.err
     refused = run("nodes", "n1")
     assert refused.code != 0 and 'expected "describe NODE"' in refused.err
+    assert "hint: fairlead drain n1 n2" in run("nodes", "drain", "n1", "n2").err, "verbs of nodes stand alone"
 
 
 def sick(name: str, **changes: Any) -> dict[str, Any]:

@@ -129,6 +129,7 @@ def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
         ("--mem=0", "mem"),
         ("--export=HOME", "export"),
         ("--frobnicate=1", "frobnicate"),
+        ("--sync=src", "sync"),
         ("-Z", "Z"),
     ],
 )
@@ -137,6 +138,7 @@ def test_unsupported_directives_are_named(directive: str, name: str) -> None:
     found = read(directive)
     assert list(found.unkept) == [name] and not found.notes
     assert {k: v for k, v in found.job.items() if k not in OURS} == {"name": "train.sh"}
+    assert ("fairlead submit --sync" in found.unkept[name]) == (name == "sync"), "an option of submit names it"
 
 
 @pytest.mark.parametrize(

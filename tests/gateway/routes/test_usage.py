@@ -57,6 +57,7 @@ async def test_refusals_name_the_parameter() -> None:
         told |= {"code": "bad_request", "message": "to: expected an end after the begin"}
         got = await world.http.get("/v1/usage", params={"from": "2026-11-09", "to": "2026-11-02"})
         assert got.json()["errors"][0]["field"] == "to"
+        assert got.json()["detail"] == "to: expected an end after the begin", "the field once"
 
 
 async def test_a_line_of_a_person_has_the_login_name() -> None:

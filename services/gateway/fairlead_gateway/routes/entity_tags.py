@@ -6,7 +6,8 @@ words, to another caller or at another time. Pure.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 from fastapi import Request, Response
@@ -36,6 +37,15 @@ def unchanged_since(request: Request) -> int | None:
     if not found or not _LIST.fullmatch(value):
         raise bad_field("If-Match", f'expected the ETag of a GET, such as W/"812", found "{value[:40]}"')
     return max(found)
+
+
+def require_taken(request: Request, parameters: Iterable[Mapping[str, Any]]) -> None:
+    """Raise HttpError (422) for an If-Match that the route does not take: the change would be made without what the sender asks for.
+    `parameters`: those of the route, as OpenAPI has them.
+    """
+    stated = request.headers.get("if-match", "*").strip()
+    if stated != "*" and not any(each["name"] == "If-Match" for each in parameters):
+        raise bad_field("If-Match", "this path does not take it, and nothing was changed; leave the header out")
 
 
 def key_part(seen: int | None) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         except TelemetryFault as fault:
             if fault.code == "bad_request":
                 name, _, rest = fault.detail.partition(": ")
-                raise bad_field(name if rest and name in ("from", "to") else "statement", fault.detail) from None
+                raise bad_field(name if name in ("from", "to") else "statement", rest or fault.detail) from None
             if fault.code == "too_many":
                 raise HttpError(422, fault.code, fault.detail, hint=fault.hint) from None
             raise

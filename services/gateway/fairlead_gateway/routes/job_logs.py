@@ -438,7 +438,7 @@ def require_run(views: Views, row: JobRow, rank: int | None, attempt: int | None
         raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
     ranks = (_tagged(views, row) if row.parts and attempt in (None, row.attempt) else None) or _ranks(row, attempt)
     if rank is not None and rank >= ranks:
-        raise not_found("rank", str(rank), hint=f"job {row.id} has {ranks} ranks")
+        raise not_found("rank", str(rank), hint=f"job {row.id} has {ranks} rank{'' if ranks == 1 else 's'}")
 
 
 def _ranks(row: JobRow, attempt: int | None) -> int:
@@ -453,7 +453,7 @@ async def retired_source(bus: Bus, job: str, rank: int | None, stream: str, atte
     document = msgspec.json.decode(await retired_job(bus, job))
     nodes = tuple(document.get("nodes") or ())
     if rank is not None and rank >= max(1, len(nodes)):
-        raise not_found("rank", str(rank), hint=f"job {job} has {len(nodes)} ranks")
+        raise not_found("rank", str(rank), hint=f"job {job} has {len(nodes)} rank{'' if len(nodes) == 1 else 's'}")
     last = document.get("attempt", 1)
     if attempt not in (None, last):
         raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")

@@ -29,6 +29,7 @@ from fairlead_gateway.http_messages import HEAD, ClientGone, JsonResponse, plain
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
+from fairlead_gateway.routes.entity_tags import require_taken
 from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Right, Router, on_cluster
 from fairlead_gateway.server.fast_path import REQUEST_ID, VERSION
 from fairlead_gateway.server.openapi import install
@@ -144,6 +145,8 @@ def build_app(
         if HEAD in request.scope:
             request.scope[HEAD].require_valid()
         await guard.admit(rights[request.scope["endpoint"]], request.scope)
+        if request.method != "GET" and request.scope["route"].path.startswith("/v1/"):
+            require_taken(request, (request.scope["route"].openapi_extra or {}).get("parameters", ()))
         if "at" in _only_known_parameters(request, parameters):
             await forward_past(request)
 
