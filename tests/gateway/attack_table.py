@@ -412,7 +412,7 @@ ATTACKS: dict[str, Row] = {
         "A19",
         "control sequences in names of jobs, labels and messages",
         "tests/cli/render/test_terminal.py::test_names_control_no_terminal",
-        {"fairlead.render.terminal._harmless": _given(0)},
+        {"fairlead.render.terminal.harmless": _given(0)},
     ),
     "markup": Row(
         "A19",
