@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, past, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py). `python -m bench whatif` plays logs of the
@@ -29,6 +29,8 @@ from bench import (
     history,
     jobs,
     measured,
+    past,
+    past_sweep,
     profile,
     queueing,
     regression,
@@ -69,6 +71,7 @@ ROWS = (
     "placing",
     "openb",
     "replay",
+    "past",
     "restart",
     "memory",
     "growth",
@@ -158,6 +161,9 @@ async def measure(names: list[str]) -> list[table.Row]:
     if "replay" in names:
         rows.append(_printed(await history.replay(10, 200_000, 100_000)))
         rows.append(_printed(await history.replay(1, 80_000, 20_000)))
+    if "past" in names:
+        rows += [_printed(row) for row in await past.rows(past.MILLION, 10)]
+        rows += [_printed(row) for row in await past.rows(past.MILLION // 5, 1)]
     if "restart" in names:
         rows += [_printed(row) for row in await history.restart()]
     if "memory" in names:
@@ -193,6 +199,8 @@ def main() -> int:
         return whatif.main(sys.argv[2:])
     if sys.argv[1:2] == ["profile"]:
         return profile.main(sys.argv[2:], DOCUMENT)
+    if sys.argv[1:3] == ["past", "--sweep"]:
+        return past_sweep.main(sys.argv[3:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="rows to measure (default: all)")
     parser.add_argument(

@@ -31,12 +31,21 @@ def hub_of(seed: int) -> MemoryHub:
 
 
 def _hub_of(seed: int) -> MemoryHub:
+    return _played(seed, Parts())
+
+
+def recorded(seed: int, parts: Parts) -> list[Stored]:
+    """The log of one world, whatever its length."""
+    return list(_played(seed, parts).streams[subjects.LOG].messages)
+
+
+def _played(seed: int, parts: Parts) -> MemoryHub:
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     hubs: list[MemoryHub] = []
 
     async def live() -> None:
-        world = World(seed, Parts(), 12)
+        world = World(seed, parts, 12)
         hubs.append(world.context.hub)
         await world.run()
         await asyncio.sleep(0)

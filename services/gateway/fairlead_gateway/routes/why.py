@@ -11,8 +11,6 @@ up on request, on the bus and in the agent's own file, and are available as long
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -75,7 +73,7 @@ TRIES = 2
 
 
 class WhyRoutes:
-    """Answers why. `clock` (Unix ns) is compared with start and retry times."""
+    """Answers why. The clock of the past is also that of the present: start and retry times are compared with it."""
 
     def __init__(
         self,
@@ -83,13 +81,11 @@ class WhyRoutes:
         bus: Bus,
         past: HistoricalViews,
         explaining: ExplainerClient,
-        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._views = views
         self._bus = bus
         self.past = past
         self._explaining = explaining
-        self._clock = clock
 
     async def now(self, job: str) -> Any:
         """Return the reason as it is now. Raise Refused (404)."""
@@ -114,7 +110,7 @@ class WhyRoutes:
             if (refused := no_such_element(views, job)) is not None:
                 raise refused
             return _retired(await retired_job(self._bus, job))
-        why = _why(views, job, row, self._clock(), answer)
+        why = _why(views, job, row, self.past.clock(), answer)
         why.output = await log_tail(self._bus, views, row) if job == row.id else []
         return why
 
