@@ -29,6 +29,7 @@ LISTS = {
     "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"),
     "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
     "/v1/events": ("events", "list_events", "CloudEventOut"),
+    "/v1/changes": ("events", "list_changes", "CloudEventOut"),
     "/v1/access": ("access", "list_access", "AccessGrant"),
     "/v1/groups": ("access", "list_groups", "Group"),
     "/v1/people": ("access", "list_people", "Person"),

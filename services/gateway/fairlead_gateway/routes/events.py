@@ -267,11 +267,19 @@ class EventFeed:
                 yield b": at %d\n\n" % self.last
 
     async def page(
-        self, place: LogPosition, wanted: EventConditions, limit: int, shown: EventFilter | None = None
+        self,
+        place: LogPosition,
+        wanted: EventConditions,
+        limit: int,
+        shown: EventFilter | None = None,
+        *,
+        end: int | None = None,
     ) -> tuple[list[msgspec.Raw], LogPosition | None]:
-        """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached)."""
+        """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached). `end`: the last
+        sequence that counts; None: the newest.
+        """
         items: list[msgspec.Raw] = []
-        end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
+        end, budget = self.last if end is None else end, place.sequence + PAGE_COMMITS_MAX
         if wanted.until_ns:
             end = min(end, (await self.place_at(wanted.until_ns + 2 * SKEW_NS + 1)).sequence)
         async with aclosing(self._commits(place, end)) as steps:

@@ -21,6 +21,7 @@ _TAGS = {
     "use": "jobs",
     "pieces": "jobs",
     "events": "events",
+    "changes": "events",
     "nodes": "nodes",
     "rollouts": "nodes",
     "maintenance": "nodes",

@@ -63,10 +63,11 @@ class Base(NamedTuple):
     heads: dict[str, LogHead]
 
 
-def bad_moment(message: str) -> HttpError:
-    """Return the 400 for a moment that cannot be."""
-    errors = [FieldError(field="at", message=message)]
-    return HttpError(400, "invalid_moment", f"at: {message}", errors=errors, hint="docs/how-to/past.md has examples")
+def bad_moment(message: str, field: str = "at") -> HttpError:
+    """Return the 400 for a moment that cannot be. `field`: the parameter that names it."""
+    errors = [FieldError(field=field, message=message)]
+    hint = "docs/how-to/past.md has examples"
+    return HttpError(400, "invalid_moment", f"{field}: {message}", errors=errors, hint=hint)
 
 
 class HistoricalViews:
@@ -95,17 +96,7 @@ class HistoricalViews:
         time `at`. Raise HttpError: 400 for a moment that cannot be or has not come, 410 for one before what the log holds, 503 for
         one that is too far to fold here.
         """
-        now_ns = self.clock()
-        try:
-            wanted = parse_at(at, now_ns)
-        except ValueError as error:
-            raise bad_moment(str(error)) from None
-        if not self._live.sequence:
-            raise bad_moment("the log is empty, so it has no past yet")
-        if wanted.sequence > self._live.sequence:
-            raise bad_moment(f"the log is at sequence {self._live.sequence}, found {wanted.sequence}")
-        if wanted.at_ns > max(now_ns + SKEW_NS, self._live.at_ns):
-            raise bad_moment(f'this is in the future: it is {rfc3339(now_ns)}, found "{at[:40]}"')
+        wanted = self._wanted(at, "at")
         if (kept := self.kept.get(wanted)) is not None:
             return kept.views
         async with self._turns:
@@ -115,6 +106,62 @@ class HistoricalViews:
         if wanted.sequence or wanted.at_ns < self._live.at_ns:
             self._keep(wanted, made)
         return made.views
+
+    @property
+    def last(self) -> int:
+        """Sequence of the newest commit that is folded."""
+        return self._live.sequence
+
+    async def sequence_at(self, text: str, field: str) -> int:
+        """Return the sequence that a moment means, without a fold. `field`: the parameter that names it. Raise HttpError as `views_at`
+        does.
+        """
+        wanted = self._wanted(text, field)
+        first = (await self._bus.state(subjects.LOG)).first
+        found = wanted.sequence or await self._sequence_of(wanted.at_ns, first)
+        if found < first:
+            raise await self._gone(first)
+        return found
+
+    async def _sequence_of(self, at_ns: int, first: int) -> int:
+        """Return the last sequence before the first commit that is later than a time. Clocks of writers differ by SKEW_NS at most, so
+        what is older by more than that is passed over by halves.
+        """
+        low, end = first, self.last + 1
+        while low < end:
+            middle = (low + end) // 2
+            stored = await self._bus.read(subjects.LOG, middle)
+            if stored is None or decode_envelope(stored.payload).at_ns < at_ns - SKEW_NS:
+                low = middle + 1
+            else:
+                end = middle
+        if low > self.last:
+            return self.last
+        reader = LogReader(self._bus, after=low - 1, anchored=False)
+        try:
+            while reader.chain.last < self.last:
+                for commit in await reader.next_checked():
+                    if commit.envelope.at_ns > at_ns:
+                        return commit.seq - 1
+                await asyncio.sleep(0)
+        finally:
+            await reader.close()
+        return self.last
+
+    def _wanted(self, text: str, field: str) -> At:
+        """Return the moment that a text names. Raise HttpError (400) for one that cannot be or has not come."""
+        now_ns = self.clock()
+        try:
+            wanted = parse_at(text, now_ns)
+        except ValueError as error:
+            raise bad_moment(str(error), field) from None
+        if not self._live.sequence:
+            raise bad_moment("the log is empty, so it has no past yet", field)
+        if wanted.sequence > self._live.sequence:
+            raise bad_moment(f"the log is at sequence {self._live.sequence}, found {wanted.sequence}", field)
+        if wanted.at_ns > max(now_ns + SKEW_NS, self._live.at_ns):
+            raise bad_moment(f'this is in the future: it is {rfc3339(now_ns)}, found "{text[:40]}"', field)
+        return wanted
 
     def _keep(self, wanted: At, made: Base) -> None:
         for key in {wanted, At(made.views.sequence)}:
