@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from fairlead.stack.nats_server import free_port
 from fairlead_bus import bus_users, nkey
+from fairlead_bus.nats.adapter import connect
+from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
 from tests.kit.eventually import eventually
 from tests.system.cluster import DECISION_WAIT_S
@@ -96,6 +99,14 @@ class Installation:
         answer.raise_for_status()
         return answer.json()
 
+    async def of_past(self) -> dict[str, int]:
+        """Counts of the process for the past, asked with the auditor's key."""
+        bus = await connect(self.keyed.server.url, name="test", key=self.keyed.keys["auditor"])
+        try:
+            return msgspec.json.decode(await bus.request(subjects.rpc("past", "state"), b"", timeout_s=UNTIL_S))
+        finally:
+            await bus.close()
+
     def submit(self, *command: str) -> str:
         body = {"command": command, "resources": {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": 1}}
         answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=UNTIL_S)
@@ -145,6 +156,12 @@ def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: I
     installation.until(lambda: installation.get("/v1/notifications")["items"][0]["sent"] == 1, "its delivery is stored")
     assert httpx.delete(tested.removesuffix(":test"), timeout=UNTIL_S).status_code == 200
     hook.shutdown()
+    then = installation.get("/healthz")["sequence"]
+    installation.until(lambda: installation.get("/v1/jobs?at=1") is not None, "the past is answered")
+    before = asyncio.run(installation.of_past())["answered"]
+    assert installation.get(f"/v1/jobs/{job}?at={then}")["state"] == "succeeded"
+    assert installation.get(f"/v1/cluster?at={then}")["sequence"] == then
+    assert asyncio.run(installation.of_past())["answered"] == before + 2, "by the process for the past"
     refused = [line for line in installation.logs().splitlines() if "refuses this client" in line]
     assert refused == []
 
