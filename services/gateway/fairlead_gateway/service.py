@@ -158,7 +158,7 @@ class Gateway:
         #: Pieces of directories that go with jobs.
         self.pieces = PieceStore(bus, time.time)
         self.past = past(bus, views)
-        self.past_client = PastClient(bus, views)
+        self.past_client = PastClient(bus, views, count=lambda by: self.metrics.past_answers.labels(by).inc())
         self.waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,

@@ -157,6 +157,9 @@ async def test_without_the_process_the_words_say_what_to_start(messages: list[St
         async with running(now, tmp_path):
             assert (await now.get("/v1/nodes", 200)).status_code == 200
         assert (await now.get("/v1/nodes", 200)).status_code == 503
+        metrics = now.gateway.metrics.text().decode()
+        assert 'fairlead_gateway_past_answers_total{by="past"} 1.0' in metrics
+        assert 'fairlead_gateway_past_answers_total{by="gateway"} 3.0' in metrics
 
 
 @pytest.mark.parametrize(

@@ -338,6 +338,12 @@ class Metrics:
             "fairlead_gateway_lag", "Commits that the views are behind the log's end.", registry=self.registry
         )
         self.watchers = Gauge("fairlead_gateway_watchers", "Open event watches.", registry=self.registry)
+        self.past_answers = Counter(
+            "fairlead_gateway_past_answers",
+            "Requests about past moments, by who folds: the process for the past, or the gateway without it.",
+            ["by"],
+            registry=self.registry,
+        )
         self.registry.register(ReadinessCollector(readiness))
         self.jobs = Gauge("fairlead_jobs", "Jobs and elements ever, by state.", ["state"], registry=self.registry)
         self._views = views

@@ -6,6 +6,7 @@ status, headers, body. Start at `PastClient.forward`.
 
 import asyncio
 import zlib
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -41,12 +42,20 @@ class Forwarded(EarlyAnswer):
 
 
 class PastClient:
-    """Asks the process. `wait_s`: for one answer."""
+    """Asks the process. `wait_s`: for one answer. `count` gets "past" or "gateway" for each request with a moment."""
 
-    def __init__(self, bus: Bus, views: Views, *, wait_s: float = past.ANSWER_S) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        views: Views,
+        *,
+        wait_s: float = past.ANSWER_S,
+        count: Callable[[str], None] = lambda _by: None,
+    ) -> None:
         self._bus = bus
         self._views = views
         self._wait_s = wait_s
+        self._count = count
         self.forwarded = 0
 
     async def forward(self, request: Any, request_id: str) -> None:
@@ -73,6 +82,7 @@ class PastClient:
             ),
         )
         found = await self._ask(question)
+        self._count("gateway" if found is None else "past")
         if found is not None:
             self.forwarded += 1
             raise Forwarded(found)
