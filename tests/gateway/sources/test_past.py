@@ -8,8 +8,9 @@ from fairlead_gateway.sources import historical_views
 from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import decode_commit
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
 from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.standing import StandingGateway, fold, paths_at
 from tests.gateway.world import GatewayWorld, gpus
@@ -111,6 +112,45 @@ async def test_a_moment_that_cannot_be_is_refused(one_log: list[Stored]) -> None
                     assert [each["field"] for each in problem["errors"]] == ["at"]
                 else:
                     assert problem["hint"] == "ask with at=1"
+
+
+def _crossing() -> list[Stored]:
+    """Commits of two writers whose clocks differ: at 100, 90, 110, 105 and 120 seconds."""
+    heads = dict.fromkeys(("queue", "placer"), (0, GENESIS))
+    stored: list[Stored] = []
+    for sequence, (writer, second) in enumerate(
+        [("queue", 100), ("placer", 90), ("queue", 110), ("placer", 105), ("queue", 120)], 1
+    ):
+        n, prev = heads[writer]
+        event = (
+            ev.QueueConfigured(cause="clock", path=f"q{second}")
+            if writer == "queue"
+            else ev.BreakerReset(cause="clock", by="ada")
+        )
+        commit = Commit(
+            v=VERSION, writer=writer, n=n + 1, basis=sequence - 1, at_ns=second * 10**9, cursors={}, prev=prev,
+            events=[event],
+        )  # fmt: skip
+        payload = encode_commit(commit)
+        heads[writer] = (n + 1, commit_hash(payload))
+        stored.append(Stored(sequence, subjects.log(writer), payload))
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("second", "sequence"), [(99, 0), (100, 2), (104, 2), (109, 2), (110, 4), (111, 4), (119, 4), (120, 5)]
+)
+async def test_a_time_between_crossing_clocks(second: int, sequence: int) -> None:
+    """The last commit before the first one that is later counts, whatever an earlier writer's clock said; also without a fold."""
+    async with StandingGateway(_crossing()) as gateway:
+        at = rfc3339(second * 10**9)
+        answer = await gateway.get("/v1/breaker", at)
+        changes = await gateway.http.get(f"/v1/changes?from={at}")
+        if not sequence:
+            assert (answer.status_code, changes.status_code) == (410, 410)
+            return
+        assert answer.json()["sequence"] == sequence
+        assert [int(each["sequence"]) for each in changes.json()["items"]] == list(range(sequence + 1, 6))
 
 
 async def test_an_empty_log_has_no_past() -> None:

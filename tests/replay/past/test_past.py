@@ -13,7 +13,9 @@ from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_replay.past import documents, keyframe_writer, service
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_schemas.queries import past as words
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
 from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.standing import StandingGateway, paths_at
 from tests.gateway.world import gpus
@@ -80,6 +82,21 @@ async def test_the_process_goes_on_from_its_keyframes(messages: list[Stored], tm
         async with StandingGateway(messages[:150]) as then:
             for path in paths_at(then.views):
                 assert await now.document(path, 150) == await then.document(path), path
+
+
+async def test_moments_at_a_keyframe_and_beside_it(messages: list[Stored], tmp_path: Path) -> None:
+    """By sequence and by time: the keyframe itself, one commit before it and one behind it."""
+    store = keyframe_writer.build(messages, tmp_path, weight_max=250)
+    assert store is not None
+    async with StandingGateway(messages) as now, running(now, tmp_path):
+        for place in store.places[1:3]:
+            for sequence in (place.sequence - 1, place.sequence, place.sequence + 1):
+                async with StandingGateway(messages[:sequence]) as then:
+                    assert await now.document("/v1/cluster", sequence) == await then.document("/v1/cluster")
+            at = rfc3339(place.at_ns)[:-1] + f"{place.at_ns // 1000 % 1000:03d}Z"
+            found = (await now.get("/v1/cluster", at)).json()["sequence"]
+            later = next(each.sequence for each in messages if decode_commit(each.payload).at_ns > place.at_ns - 1000)
+            assert found >= later - 1
 
 
 async def test_refusals_are_those_of_the_gateway(messages: list[Stored], tmp_path: Path) -> None:
