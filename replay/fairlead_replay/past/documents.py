@@ -4,7 +4,6 @@ The gateway's application answers here as it does there, so a document of the pa
 question is answered at a time, so that a state that was made for one moment can be folded on for the next. Start at `PastDocuments`.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +36,7 @@ class PastViews(HistoricalViews):
         after = made.views.sequence if made is not None else 0
         if store is None or not any(after < each.sequence <= last for each in store.places):
             return made
-        found = await asyncio.to_thread(store.nearest, last, wanted.at_ns)
+        found = await store.nearest_of_log(self._bus, last, wanted.at_ns)
         if found is None or found.sequence <= after:
             return made
         return Base(found.views, found.heads)

@@ -5,6 +5,7 @@ and the compressed state. One that does not verify, is of another log or shape, 
 all, and a fold from an older one gives the same bytes. Start at `KeyframeStore`.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -16,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus.log import LogHead
+from fairlead_bus.log import LogHead, built_upon
+from fairlead_bus.port import Bus, LogDamaged
 from fairlead_gateway.views.fold import SCHEMA, Views
 
 SUFFIX = ".keyframe"
@@ -151,6 +153,22 @@ class KeyframeStore:
                 found = self._read(place)
                 if found is not None:
                     return found
+        return None
+
+    async def nearest_of_log(self, bus: Bus, sequence: int, at_ns: int = 0) -> Keyframe | None:
+        """Return the keyframe of `nearest` whose commits the log still holds. One of an end that was cut off, as by a restored backup,
+        is removed: another history may have followed. Raises Unavailable.
+        """
+        while (found := await asyncio.to_thread(self.nearest, sequence, at_ns)) is not None:
+            try:
+                for head in found.heads.values():
+                    await built_upon(bus, head)
+            except LogDamaged as error:
+                log.warning("keyframe is not of this log any more", sequence=found.sequence, reason=str(error))
+                self._places.pop(found.sequence, None)
+                self._remove(self._path(found.sequence))
+            else:
+                return found
         return None
 
     def _read(self, place: KeyframePlace) -> Keyframe | None:

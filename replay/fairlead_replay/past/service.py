@@ -9,8 +9,9 @@ import contextlib
 import os
 import zlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 from uuid import uuid4
 
 import msgspec
@@ -19,7 +20,7 @@ import structlog
 from fairlead_bus import bus_faults
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.environment_settings import BadSetting
-from fairlead_bus.log import Folded, built_upon, identity
+from fairlead_bus.log import Folded, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_replay.past.keyframe_writer import KeyframeWriter
@@ -56,7 +57,7 @@ class PastSettings(NamedTuple):
     bytes_max: int = BYTES_MAX
 
     @classmethod
-    def from_environment(cls, env: "os._Environ[str] | dict[str, str]") -> "PastSettings":
+    def from_environment(cls, env: Mapping[str, str]) -> Self:
         """Read FAIRLEAD_PAST_DIR and FAIRLEAD_PAST_MAX_MIB. Raises BadSetting."""
         directory = env.get("FAIRLEAD_PAST_DIR") or str(Path(env.get("FAIRLEAD_DATA") or ".") / DIRECTORY)
         text = env.get("FAIRLEAD_PAST_MAX_MIB", "")
@@ -74,6 +75,7 @@ class Past:
         self.live = LiveViews(bus, saves=False)
         self._writer = KeyframeWriter(self.live.views, {})
         self._documents: PastDocuments | None = None
+        self._store_task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
         #: {name: body}, of answers in several pieces, newest last.
@@ -118,19 +120,19 @@ class Past:
     # -- the fold
 
     async def restore(self) -> None:
-        """Take up the newest keyframe of this log, if there is one. Raises LogDamaged where the log does not hold what it builds on."""
+        """Take up the newest keyframe of this log, if there is one. Raises LogDamaged."""
         self.live.on_folded = self._folded
         await self._open_store()
         state = await retry_until_available(lambda: self._bus.state(subjects.LOG))
         self.live.log_end = state.last
         self.live.caught_up = not state.last
         store = self._writer.store
-        found = await asyncio.to_thread(store.nearest, state.last) if store is not None else None
+        found = None
+        if store is not None:
+            found = await retry_until_available(lambda: store.nearest_of_log(self._bus, state.last))
         if found is None:
             log.info("no keyframe, folding the log from its start", log_end=state.last)
             return
-        for head in found.heads.values():
-            await retry_until_available(lambda head=head: built_upon(self._bus, head))
         self.live.take_up(found.views, found.heads)
         self._writer = KeyframeWriter(found.views, dict(found.heads), events=found.events)
         self._writer.store = store
@@ -153,8 +155,6 @@ class Past:
         self._writer.folded(batch)
         if self._writer.store is None and batch and self._store_task is None:
             self._store_task = asyncio.create_task(self._open_store(), name="keyframes")
-
-    _store_task: asyncio.Task[None] | None = None
 
     async def _read_names(self) -> None:
         """Read the login names of principals, which documents show, and follow their changes."""
@@ -192,8 +192,13 @@ class Past:
             self._refused += 1
             reached = f"the log is folded up to {self.live.views.sequence}, asked for {question.sequence}"
             return _no_answer("behind", reached)
-        documents = await self._made()
-        status, headers, body = await documents.answer(question)
+        try:
+            documents = await self._made()
+            status, headers, body = await documents.answer(question)
+        except Exception as error:
+            log.exception("question about the past not answered", path=question.path, request=question.request_id)
+            self._documents = None  # the fault may have left behind a state that no log has
+            return _no_answer("failed", f"{type(error).__name__}: the log of the process for the past has more")
         self._answered += 1
         return self._encoded(status, headers, body)
 

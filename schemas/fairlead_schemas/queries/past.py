@@ -50,7 +50,7 @@ class PastQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class PastAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Head of an answer; the first piece of the body follows it. With an `error` there is no answer."""
 
-    #: "", "behind" (the process has not folded the log so far), "busy", "unknown" (no such piece), "invalid".
+    #: "", "behind" (the process has not folded the log so far), "busy", "unknown" (no such piece), "invalid", "failed".
     error: str = ""
     message: str = ""
     status: int = 200

@@ -8,16 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_replay.past import documents, keyframe_writer, service
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import decode_commit
+from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
 from tests.gateway.access.signed_world import SignedWorld
-from tests.gateway.standing import StandingGateway, paths_at
+from tests.gateway.standing import StandingGateway, heads, paths_at
 from tests.gateway.world import gpus
 from tests.kit.eventually import eventually_async
 from tests.replay.worlds import log_of
@@ -190,6 +192,71 @@ async def test_what_is_no_question_is_refused(messages: list[Stored], tmp_path: 
         assert answer.error == "invalid"
         assert answer.message
         assert (await now.get("/v1/nodes", 200)).status_code == 200
+
+
+async def test_a_fault_of_the_process_costs_one_answer(
+    messages: list[Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway folds by itself at once, and the process answers the next question."""
+    async with (
+        StandingGateway(messages) as now,
+        StandingGateway(messages[:200]) as then,
+        running(now, tmp_path) as process,
+    ):
+        expected = await then.document("/v1/cluster")
+
+        async def broken(_self: documents.PastDocuments, _question: words.PastQuestion) -> None:
+            raise RuntimeError("planted")
+
+        with monkeypatch.context() as planted:
+            planted.setattr(documents.PastDocuments, "answer", broken)
+            async with asyncio.timeout(5):
+                assert await now.document("/v1/cluster", 200) == expected
+        assert process.statistics()["answered"] == 0
+        assert await now.document("/v1/cluster", 200) == expected
+        assert process.statistics()["answered"] == 1
+
+
+async def test_keyframes_of_an_end_that_was_cut_off(messages: list[Stored], tmp_path: Path) -> None:
+    """A restored backup goes on with another history under the same first commit: what was kept of the old one is never shown."""
+    keyframe_writer.build(messages, tmp_path, weight_max=250)
+    cut = 100
+    log = [*messages[:cut], *_other_end(messages[:cut], len(messages))]
+    async with StandingGateway(log) as now, running(now, tmp_path) as process:
+        assert process.live.views.snapshot() == now.views.snapshot()
+        for sequence in (cut + 40, 60, *(int(path.stem) for path in _keyframes(tmp_path))):
+            async with StandingGateway(log[:sequence]) as then:
+                assert await now.document("/v1/cluster", sequence) == await then.document("/v1/cluster")
+        for path in _keyframes(tmp_path):
+            assert int(path.stem) <= cut or process.statistics()["written"]
+
+
+def _keyframes(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.keyframe"))
+
+
+def _other_end(begin: list[Stored], length: int) -> list[Stored]:
+    """Commits that follow the begin of a log with another history."""
+    known = heads(begin)
+    at_ns = max(decode_commit(stored.payload).at_ns for stored in begin)
+    found: list[Stored] = []
+    for sequence in range(len(begin) + 1, length + 1):
+        head = known.get("queue", NO_HEAD)
+        event = ev.QueueConfigured(cause="clock", path=f"other{sequence}")
+        commit = Commit(
+            v=VERSION,
+            writer="queue",
+            n=head.n + 1,
+            basis=sequence - 1,
+            at_ns=at_ns + sequence,
+            cursors={},
+            prev=head.hash,
+            events=[event],
+        )
+        payload = encode_commit(commit)
+        known["queue"] = LogHead(head.n + 1, commit_hash(payload), sequence)
+        found.append(Stored(sequence, subjects.log("queue"), payload))
+    return found
 
 
 async def test_only_reads_can_be_asked(messages: list[Stored], tmp_path: Path) -> None:
