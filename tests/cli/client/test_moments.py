@@ -16,6 +16,18 @@ from tests.cli.api_document import DOCUMENT
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document, node_document, page
 
+EVENT = {
+    "specversion": "1.0",
+    "id": "41.0",
+    "source": "/fairlead/placer",
+    "type": "fairlead.job.placed.v1",
+    "time": "2026-01-01T00:00:00.000Z",
+    "datacontenttype": "application/json",
+    "sequence": "41",
+    "data": {"type": "JobPlaced", "job": "7"},
+    "cause": "clock",
+    "subject": "job/7",
+}
 NOW_NS = 1_764_300_000 * 10**9  # 2025-11-28T03:20:00Z
 
 
@@ -144,3 +156,19 @@ async def test_the_library_reads_the_past() -> None:
 
     assert (await asyncio.to_thread(ask)).startswith("40 ")
     assert seen == ["1h ago", "40"]
+
+
+def test_changes_are_read_page_by_page(gateway: GatewayStub) -> None:
+    """From one moment to another, with the filters of events; further pages by their token."""
+
+    def answer(request: httpx.Request) -> tuple[int, object]:
+        following = None if request.url.params.get("continue") else "41.0-90"
+        return 200, {"items": [EVENT], "next": following, "sequence": 90}
+
+    gateway.answers["GET", "/v1/changes"] = answer
+    with Client("http://gateway.test", user="ada") as client:
+        found = client.changes("40", "2 hours ago", types="JobPlaced", queue="research")
+    assert (len(found.items), found.sequence) == (2, 90)
+    first, second = (dict(request.url.params) for request in gateway.requests)
+    assert first == {"from": "40", "to": "2 hours ago", "type": "JobPlaced", "queue": "research", "limit": "1000"}
+    assert second == {**first, "continue": "41.0-90"}

@@ -70,6 +70,25 @@ class AsyncRecordRequests(AsyncClusterRequests):
             # The gateway also ends a watch that is too slow, or when it stops; both are resumed.
             await pause(min(0.2 * 2**failures, 2.0))
 
+    async def changes(
+        self,
+        begin: str,
+        to: str = "",
+        *,
+        job: str = "",
+        types: str = "",
+        node: str = "",
+        user: str = "",
+        queue: str = "",
+        limit: int = 0,
+    ) -> Page[CloudEventOut]:
+        """Return the events that lead from the state at one moment to that at another ("": now), oldest first. Moments are log sequences,
+        RFC 3339 times or ages ("2 hours ago"); the other words are those of `events`. `limit` 0: all of them.
+        """
+        named = {"from": begin, "to": to, "job": job, "type": types, "node": node, "user": user, "queue": queue}
+        wanted = {name: value for name, value in named.items() if value}
+        return await self._pages("/v1/changes", wanted, CloudEventOut, limit)
+
     async def _events_stored(self, wanted: dict[str, Any]) -> AsyncIterator[CloudEventOut]:
         query = query_of({**wanted, "limit": PAGE_ITEMS})
         while True:
