@@ -128,9 +128,15 @@ def _crossing() -> list[Stored]:
             else ev.BreakerReset(cause="clock", by="ada")
         )
         commit = Commit(
-            v=VERSION, writer=writer, n=n + 1, basis=sequence - 1, at_ns=second * 10**9, cursors={}, prev=prev,
+            v=VERSION,
+            writer=writer,
+            n=n + 1,
+            basis=sequence - 1,
+            at_ns=second * 10**9,
+            cursors={},
+            prev=prev,
             events=[event],
-        )  # fmt: skip
+        )
         payload = encode_commit(commit)
         heads[writer] = (n + 1, commit_hash(payload))
         stored.append(Stored(sequence, subjects.log(writer), payload))
