@@ -116,7 +116,7 @@ async def test_a_moment_that_cannot_be_is_refused(one_log: list[Stored]) -> None
 
 def _crossing() -> list[Stored]:
     """Commits of two writers whose clocks differ: at 100, 90, 110, 105 and 120 seconds."""
-    heads = dict.fromkeys(("queue", "placer"), (0, GENESIS))
+    heads: dict[str, tuple[int, str]] = {"queue": (0, GENESIS), "placer": (0, GENESIS)}
     stored: list[Stored] = []
     for sequence, (writer, second) in enumerate(
         [("queue", 100), ("placer", 90), ("queue", 110), ("placer", 105), ("queue", 120)], 1
