@@ -214,7 +214,8 @@ def main() -> int:
     print("\n" + table.markdown(rows))
     if arguments.write:
         page = DOCUMENT.read_text()
-        DOCUMENT.write_text(table.replaced(page, rows) if arguments.rows else document(host, rows, page))
+        named = table.measured_elsewhere(page, host, rows) if arguments.rows else rows
+        DOCUMENT.write_text(table.replaced(page, named) if arguments.rows else document(host, rows, page))
     return 0 if all(row.met for row in rows) else 1
 
 

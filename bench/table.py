@@ -41,6 +41,14 @@ def replaced(page: str, rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def measured_elsewhere(page: str, host: str, rows: list[Row]) -> list[Row]:
+    """The rows with their machine, where it is not the one that the page names: figures of two machines do not compare."""
+    model, interpreter = host.split(", ")[1:3]
+    if f", {model}, {interpreter}, " in page.partition("\nMachine: ")[2].partition("\n")[0]:
+        return rows
+    return [row._replace(ceiling=f"{row.ceiling}; on {model}, {interpreter}") for row in rows]
+
+
 def _end_of_table(lines: list[str]) -> int:
     """Index of the line after the first table. Raises ValueError without one."""
     begin = lines.index(HEAD[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.__main__ import document
-from bench.table import Row, markdown, replaced
+from bench.table import Row, markdown, measured_elsewhere, replaced
 
 OLD = [Row("a", "1/s", "≥ 2/s", False, "x"), Row("a, more", "3/s", "≥ 2/s", True, "y")]
 
@@ -35,3 +35,11 @@ def test_a_new_page_keeps_the_sections_after_its_table() -> None:
     new = document("2 cores", OLD[:1], page)
     assert new.endswith(f"Machine: 2 cores.\n\n{markdown(OLD[:1])}\n\n## CPU by function\n\ntext\n")
     assert document("2 cores", OLD[:1], new) == new
+
+
+def test_a_row_of_another_machine_names_it() -> None:
+    """Rows of the page's own machine do not."""
+    page = f"# Page\n\nMachine: 2 cores, CPU A, Python 3.13.0, built without PGO, fsync p50 54 µs.\n\n{markdown(OLD)}\n"
+    assert measured_elsewhere(page, "2 cores, CPU A, Python 3.13.0, cores plain, fsync p50 99 µs", OLD) == OLD
+    (row, *_) = measured_elsewhere(page, "2 cores, CPU B, Python 3.13.0, cores plain, fsync p50 99 µs", OLD)
+    assert row.ceiling == f"{OLD[0].ceiling}; on CPU B, Python 3.13.0"
