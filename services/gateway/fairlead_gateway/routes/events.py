@@ -30,6 +30,7 @@ from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.event_filter import EVERY_EVENT, EventConditions, EventQuery, event_conditions
+from fairlead_gateway.routes.event_parameters import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.query import LIMIT_MAX, Limit
 from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.views.fold import Views
@@ -381,6 +382,35 @@ def parse_place(text: str, field: str) -> LogPosition:
     return LogPosition(int(sequence), int(index) if index else -1)
 
 
+First = Annotated[
+    str,
+    Query(
+        alias="from",
+        json_schema_extra={"pattern": PLACE_PATTERN},
+        description="First sequence (page: default 1; watch: default now).",
+    ),
+]
+Since = Annotated[
+    str,
+    Query(
+        json_schema_extra=grammar.SINCE,
+        description="Only events since: an RFC 3339 time with zone, or how long ago (2h).",
+    ),
+]
+Until = Annotated[
+    str,
+    Query(json_schema_extra=grammar.SINCE, description="Only events until then, in the same words; not with follow."),
+]
+Tail = Annotated[
+    int | None,
+    Query(ge=1, le=LIMIT_MAX, description=f"Begin with the last so many, of the newest {PAGE_COMMITS_MAX} commits."),
+]
+After = Annotated[
+    str,
+    Query(alias="continue", json_schema_extra={"pattern": PLACE_PATTERN}, description="The `next` of the page before."),
+]
+
+
 def routes(feed: EventFeed, callers: Callers) -> Router:
     """GET /v1/events."""
     router = Router()
@@ -401,81 +431,18 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
     )
     async def list_events(
         request: Request,
-        start: Annotated[
-            str,
-            Query(
-                alias="from",
-                json_schema_extra={"pattern": PLACE_PATTERN},
-                description="First sequence (page: default 1; watch: default now).",
-            ),
-        ] = "",
+        start: First = "",
         follow: bool = False,
-        job: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.JOB,
-                description="Only events about this job; of an array, about its elements as well.",
-            ),
-        ] = "",
-        since: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.SINCE,
-                description="Only events since: an RFC 3339 time with zone, or how long ago (2h).",
-            ),
-        ] = "",
-        until: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.SINCE,
-                description="Only events until then, in the same words; not with follow.",
-            ),
-        ] = "",
-        type: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.EVENT_TYPES,
-                description="Only these types: job.placed, JobPlaced or node.*; joined by commas.",
-            ),
-        ] = "",
-        node: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.TOKENS,
-                description="Only events that name one of these nodes, joined by commas.",
-            ),
-        ] = "",
-        user: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.TOKENS,
-                description="Only events about jobs of these users, or by them, joined by commas.",
-            ),
-        ] = "",
-        queue: Annotated[
-            str,
-            Query(
-                json_schema_extra=grammar.QUEUES,
-                description="Only events about these queues, those below them and their jobs, joined by commas.",
-            ),
-        ] = "",
-        tail: Annotated[
-            int | None,
-            Query(
-                ge=1,
-                le=LIMIT_MAX,
-                description=f"Begin with the last so many, of the newest {PAGE_COMMITS_MAX} commits.",
-            ),
-        ] = None,
+        job: OfJob = "",
+        since: Since = "",
+        until: Until = "",
+        type: OfTypes = "",
+        node: OfNodes = "",
+        user: OfUsers = "",
+        queue: OfQueues = "",
+        tail: Tail = None,
         limit: Limit = 100,
-        next: Annotated[
-            str,
-            Query(
-                alias="continue",
-                json_schema_extra={"pattern": PLACE_PATTERN},
-                description="The `next` of the page before.",
-            ),
-        ] = "",
+        next: After = "",
     ) -> Response:
         wanted = event_conditions(EventQuery(job, since, until, type, node, user, queue), time.time_ns())
         if follow and until:

@@ -15,6 +15,7 @@ from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes.event_filter import EventQuery, event_conditions
+from fairlead_gateway.routes.event_parameters import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.events import EventFeed, LogPosition, parse_place
 from fairlead_gateway.routes.query import AT_WORDS, Limit
 from fairlead_gateway.routes.router import Router, listed
@@ -40,15 +41,11 @@ def routes(feed: EventFeed, past: HistoricalViews) -> Router:
         request: Request,
         begin: Annotated[str, Query(alias="from", description=f"The moment before the first change: {_MOMENT}")],
         to: Annotated[str, Query(description=f"The moment of the last change (default: now): {_MOMENT}")] = "",
-        job: Annotated[str, Query(description="Only of this job; of an array, also of its elements.")] = "",
-        type: Annotated[
-            str, Query(description="Only these types: job.placed, JobPlaced or node.*; joined by commas.")
-        ] = "",
-        node: Annotated[str, Query(description="Only those that name one of these nodes, joined by commas.")] = "",
-        user: Annotated[str, Query(description="Only of jobs of these users, or by them, joined by commas.")] = "",
-        queue: Annotated[
-            str, Query(description="Only of these queues, those below them and their jobs, joined by commas.")
-        ] = "",
+        job: OfJob = "",
+        type: OfTypes = "",
+        node: OfNodes = "",
+        user: OfUsers = "",
+        queue: OfQueues = "",
         limit: Limit = 100,
         next: Annotated[
             str,
