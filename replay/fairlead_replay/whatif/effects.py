@@ -9,7 +9,8 @@ from statistics import median, stdev
 from typing import NamedTuple
 
 from fairlead_replay.whatif.fidelity import gpus_of, held_ns, quantile
-from fairlead_replay.whatif.record import LogRecording, RealJob
+from fairlead_replay.whatif.real_cluster import RealJob
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.replays import Outcome
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.units.timestamps import SECOND_NS

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Literal, NamedTuple
 
-from fairlead_replay.whatif.record import LogRecording, RealCluster, RealJob
+from fairlead_replay.whatif.real_cluster import RealCluster, RealJob
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.replays import Outcome
 from fairlead_schemas.units.timestamps import SECOND_NS
 

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable
 from statistics import median_low
 from typing import Literal, NamedTuple
 
+from fairlead_replay.whatif.given import GivenCommand, GivenEvents
 from fairlead_replay.whatif.nodes import STOPPED, SUCCESS, Execution, RunEnd, RunScript
-from fairlead_replay.whatif.record import GivenCommand, GivenEvents, LogRecording, RealAttempt, RealJob
+from fairlead_replay.whatif.real_cluster import RealAttempt, RealJob
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.survival import Groups, SeenLength, uniform
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire.events import JobSubmitted

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fairlead_replay.whatif.commands import Command
-from fairlead_replay.whatif.record import Given, GivenCommand, GivenFact, LogRecording
+from fairlead_replay.whatif.given import Given, GivenCommand, GivenFact
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.stimuli import CHANGE_ID, Changes
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.queuefile.settings_format import (

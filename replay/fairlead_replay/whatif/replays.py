@@ -8,7 +8,8 @@ from fairlead_bus.port import Stored
 from fairlead_replay.whatif.lengths import Lengths
 from fairlead_replay.whatif.nodes import PlayedNodes
 from fairlead_replay.whatif.player import PlayedLog, Player
-from fairlead_replay.whatif.record import LogRecording, RealCluster, RealJob
+from fairlead_replay.whatif.real_cluster import RealCluster, RealJob
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.stimuli import Changes, IdMap, RecordedStimuli
 from fairlead_schemas.wire.commit import Commit
 

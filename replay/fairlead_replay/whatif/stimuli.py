@@ -14,10 +14,11 @@ import msgspec
 from fairlead_bus.core import Decision, Input
 from fairlead_queue.state import QueueState
 from fairlead_replay.whatif.commands import Command
+from fairlead_replay.whatif.given import Given, GivenCommand, GivenEvents, GivenFact
 from fairlead_replay.whatif.lengths import Lengths
 from fairlead_replay.whatif.nodes import PlayedNodes, RunEnd
 from fairlead_replay.whatif.player import GivenCommit, PlayStalled
-from fairlead_replay.whatif.record import Given, GivenCommand, GivenEvents, GivenFact, LogRecording
+from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.survival import uniform
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS

@@ -8,17 +8,9 @@ import msgspec
 
 from fairlead_bus.port import Stored
 from fairlead_replay.virtual.load import BEGIN_NS, machines
-from fairlead_replay.whatif.record import (
-    Given,
-    GivenCommand,
-    GivenFact,
-    LogRecording,
-    RealAttempt,
-    RealCluster,
-    RealJob,
-    RunCall,
-    Start,
-)
+from fairlead_replay.whatif.given import Given, GivenCommand, GivenFact
+from fairlead_replay.whatif.real_cluster import RealAttempt, RealCluster, RealJob, RunCall
+from fairlead_replay.whatif.record import LogRecording, Start
 from fairlead_replay.whatif.replays import Outcome, play_recording
 from fairlead_schemas.queuefile.settings import Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.units.timestamps import SECOND_NS
