@@ -229,8 +229,11 @@ SERVICES: dict[str, Permissions] = {
         ),
         answers=True,
     ),
-    # Carries people's connections into runs: reads nothing, and asks the gateways which may stay open.
-    "appproxy": Permissions((subjects.rpc("gateway", "tunnels"),), (subjects.rpc("appproxy", "*"),), answers=True),
+    # Carries people's connections into runs: reads nothing (every process looks at its start whether the log is there), and asks the
+    # gateways which may stay open.
+    "appproxy": Permissions(
+        (*_info(subjects.LOG), subjects.rpc("gateway", "tunnels")), (subjects.rpc("appproxy", "*"),), answers=True
+    ),
     # Sends to people's destinations: reads the log, the views' snapshot, rules, and addresses of mail; writes how far each
     # destination is. It reaches no credential.
     "notifier": Permissions(

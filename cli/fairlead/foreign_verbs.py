@@ -32,7 +32,7 @@ OURS: dict[str, str] = {
     "delete": _CANCEL, "start": _SUBMIT, "pause": _HOLD, "suspend": _HOLD, "resume": _RELEASE, "unhold": _RELEASE,
     "history": _EVENTS, "event": _EVENTS, "explain": "fairlead why JOB", "reason": "fairlead why JOB", "metrics": _TOP,
     "stats": _TOP, "cost": _USAGE, "config": "fairlead context list", "user": "fairlead people", "version": "fairlead doctor",
-    "exec": _INTERACTIVE, "attach": _INTERACTIVE, "ssh": _INTERACTIVE, "shell": _INTERACTIVE, "port-forward": _INTERACTIVE,
+    "exec": _INTERACTIVE, "attach": _INTERACTIVE, "ssh": _INTERACTIVE, "shell": _INTERACTIVE,
     # kubectl
     "get": _LIST, "describe": _SHOW, "apply": f"{_SUBMIT} | fairlead queues apply -f queues.yaml", "create": _SUBMIT,
     "edit": _UPDATE, "patch": _UPDATE, "auth": "fairlead whoami | fairlead access",

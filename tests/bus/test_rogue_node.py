@@ -258,7 +258,7 @@ NOT_FOR_SERVICES = {
     "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
     "past": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.PEOPLE.principal.x", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL", "$KV.LEASE.queue"),
     "notifier": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.NOTIFY.rule.x", "$KV.LEASE.queue", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL"),
-    "appproxy": (subjects.log("queue"), subjects.cmd("queue"), "$JS.API.STREAM.INFO.LOG", subjects.rpc_node("n1", "tunnel"), "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL"),
+    "appproxy": (subjects.log("queue"), subjects.cmd("queue"), "$JS.API.STREAM.MSG.GET.LOG", "$JS.API.CONSUMER.CREATE.LOG.x", subjects.rpc_node("n1", "tunnel"), "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL"),
     "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),
     "auditor": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc_node("n1", "output")),
     "streams": (subjects.log("queue"), subjects.cmd("queue"), "$KV.DESIRED.n1"),

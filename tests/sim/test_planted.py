@@ -71,8 +71,10 @@ def test_freeing_a_gpu_on_the_exit_message_alone_is_caught(monkeypatch: pytest.M
     """A process that has exited may still hold its devices: the next one would find them busy."""
     rank_ended = fairlead_placer.decide.reports.run_lifecycle.rank_ended
 
-    def credulous(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
-        rank_ended(draft, run, verdict, True, cause)
+    def credulous(
+        draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str, ended_ns: int = 0
+    ) -> None:
+        rank_ended(draft, run, verdict, True, cause, ended_ns)
 
     monkeypatch.setattr(fairlead_placer.decide.reports.run_lifecycle, "rank_ended", credulous)
 

@@ -57,6 +57,7 @@ def test_a_stack_has_processes_for_its_services_and_one_for_its_nodes() -> None:
         "explainer=fairlead_replay.explainer",
         "notifier=fairlead_gateway.notify",
         "past=fairlead_replay.past",
+        "appproxy=fairlead_appproxy",
     ]
     packages = [package for packages, _ in SERVICES.values() for package in packages.values()]
     assert all(find_spec(f"{package}.service") is not None for package in packages)

@@ -14,6 +14,7 @@ from fairlead_gateway.access.event_sight import event_filter
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.event_filter import EventQuery, event_conditions
 from fairlead_gateway.routes.event_parameters import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.events import EventFeed, LogPosition, parse_place
@@ -39,8 +40,21 @@ def routes(feed: EventFeed, past: HistoricalViews) -> Router:
     )
     async def list_changes(
         request: Request,
-        begin: Annotated[str, Query(alias="from", description=f"The moment before the first change: {_MOMENT}")],
-        to: Annotated[str, Query(description=f"The moment of the last change (default: now): {_MOMENT}")] = "",
+        begin: Annotated[
+            str,
+            Query(
+                alias="from",
+                min_length=1,
+                json_schema_extra=grammar.MOMENT,
+                description=f"The moment before the first change: {_MOMENT}",
+            ),
+        ],
+        to: Annotated[
+            str,
+            Query(
+                json_schema_extra=grammar.MOMENT, description=f"The moment of the last change (default: now): {_MOMENT}"
+            ),
+        ] = "",
         job: OfJob = "",
         type: OfTypes = "",
         node: OfNodes = "",
