@@ -139,10 +139,14 @@ def _one(place: Path, away_s: float) -> list[Row]:
         hook.start()
         stack.until(lambda: len(hook.posts) > before, "messages come again", CAUGHT_UP_S)
         kills += int(stack.signal(HOST, signal.SIGKILL))
+        # The process is back when its messages come, and only then can its state be asked for.
+        stack.until(
+            lambda: _ids(hook) >= set(asyncio.run(_ends(stack))), "the notifier sends again", CAUGHT_UP_S, look_s=1.0
+        )
         rows = check_load("receiver", stack, load)
         expected = asyncio.run(_ends(stack))
         with contextlib.suppress(AssertionError):  # what is missing is told below
-            stack.until(lambda: len({post.id for post in hook.posts}) >= len(expected), "all have come", CAUGHT_UP_S)
+            stack.until(lambda: _ids(hook) >= set(expected), "all have come", CAUGHT_UP_S)
         what = f"webhook's receiver away for {away:.0f} s under load, the notifier's process killed {kills} times"
         notes = f"{len(hook.posts)} messages for {len(expected)} events"
         return [row("receiver", what, len(expected), broken(hook.posts, expected, kills), notes), *rows]
@@ -150,6 +154,10 @@ def _one(place: Path, away_s: float) -> list[Row]:
         load.stop()
         hook.stop()
         stack.end()
+
+
+def _ids(hook: Receiver) -> set[str]:
+    return {post.id for post in hook.posts}
 
 
 def broken(posts: list[Post], expected: list[str], kills: int) -> list[str]:

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway.http_messages import JsonResponse
+from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.router import FORM_TYPE, PUBLIC, Router, json_content
 from fairlead_schemas.http import cloudevents
 from fairlead_schemas.http.api import Problem
@@ -169,7 +170,7 @@ def _refusals(path: str, method: str, operation: dict[str, Any]) -> list[int]:
         found += 409, 422
     if any(each["name"] == "If-Match" for each in parameters):
         found.append(412)
-    if any(each["name"] == "at" for each in parameters):
+    if any(each["schema"].get("pattern") == grammar.MOMENT["pattern"] for each in parameters if "schema" in each):
         found += 400, 410
     if "requestBody" in operation:
         found += 413, 415
