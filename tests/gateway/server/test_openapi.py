@@ -37,6 +37,8 @@ LISTS = {
     "/v1/tokens": ("access", "list_tokens", "TokenInfo"),
     "/v1/notifications": ("notifications", "list_notifications", "NotificationRule"),
 }
+#: {path of a list: query that it cannot be read without}
+NEEDED = {"/v1/changes": {"from": "1"}}
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +214,7 @@ from generated.client import Client
 for each in json.load(sys.stdin):
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=each["answer"]))
     client = Client(base_url="http://gateway").set_httpx_client(httpx.Client(transport=transport, base_url="http://gateway"))
-    page = importlib.import_module(each["module"]).sync(client=client)
+    page = importlib.import_module(each["module"]).sync(client=client, **each["arguments"])
     kinds = {type(item).__name__ for item in page.items}
     assert kinds == {each["items"]}, (each["module"], kinds)
     assert page.to_dict() == each["answer"], (each["module"], page.to_dict())
@@ -222,7 +224,12 @@ for each in json.load(sys.stdin):
 def read_by_client(answers: dict[str, Any], folder: Path) -> None:
     """Read {path of a list: its answer} with the client in `folder`. Raises AssertionError."""
     wanted = [
-        {"module": f"generated.api.{tag}.{operation}", "items": items, "answer": answers[path]}
+        {
+            "module": f"generated.api.{tag}.{operation}",
+            "items": items,
+            "answer": answers[path],
+            "arguments": {f"{name}_": value for name, value in NEEDED.get(path, {}).items()},
+        }
         for path, (tag, operation, items) in LISTS.items()
     ]
     read = subprocess.run(
@@ -248,8 +255,8 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
             "/v1/maintenance", json={"name": "w", "starts": starts, "duration": "1h", "nodes": ["n1"]}
         )
         await world.http.post("/v1/rollouts", json={"name": "r", "budgetGpus": 8, "nodes": ["n1"]})
-        needed = {"/v1/changes": {"from": "1"}}
-        answers = {path: (await world.http.get(path, params=needed.get(path))).json() for path in LISTS}
+        await world.http.post("/v1/prices", json={"model": "*", "per_gpu_hour": 1, "currency": "EUR"})
+        answers = {path: (await world.http.get(path, params=NEEDED.get(path))).json() for path in LISTS}
     async with AccountsWorld() as world:
         ada = await world.person("ada", viewer="cluster")
         _, session = await world.session(ada)
