@@ -2,8 +2,6 @@
 of ours. After an intended change: `make test ARGS="tests/docs/test_archive_page.py --update-golden"`, and read the
 difference."""
 
-import contextlib
-import io
 import os
 import re
 import shlex
@@ -17,25 +15,13 @@ import pytest
 from fairlead.main import main
 from tests.kit.stopped_cluster import make_cluster
 from tests.replay.archive.scenes import LOG, chained, later
-from tests.system.pages import plain
+from tests.system.pages import plain, typed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "archive.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 #: Where the set-back cluster's history parts from the true one.
 PARTS_AT = 120
 ARCHIVE = "fairlead audit archive ./archive --key-file archive.key"
-
-
-def typed(line: str) -> str:
-    """Return the output of one line, refusals included."""
-    command, _, file = line.partition(" > ")
-    screen, remarks = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
-        main(shlex.split(command)[1:])
-    if file:
-        Path(file).write_text(screen.getvalue())
-        return remarks.getvalue()
-    return screen.getvalue() + remarks.getvalue()
 
 
 def answered(line: str) -> str:

@@ -1,34 +1,18 @@
 """docs/how-to/what-if.md, typed as written: every command prints the output on the page. After an intended change:
 `make test ARGS="tests/docs/test_whatif_page.py --update-golden"`, and read the difference."""
 
-import contextlib
-import io
 import os
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from fairlead.main import main
 from fairlead_replay.export import write_export
 from tests.replay.whatif.scenes import shared_hour
-from tests.system.pages import plain
+from tests.system.pages import plain, typed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "what-if.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-
-
-def typed(line: str) -> str:
-    """Return the output of one line, refusals included."""
-    command, _, file = line.partition(" > ")
-    screen, remarks = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
-        main(shlex.split(command)[1:])
-    if file:
-        Path(file).write_text(screen.getvalue())
-        return remarks.getvalue()
-    return screen.getvalue() + remarks.getvalue()
 
 
 @pytest.mark.slow

@@ -52,6 +52,18 @@ def plain(text: str, more: Varies = ()) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def typed(line: str) -> str:
+    """Return the output of one line of the shell, refusals included; "> FILE" keeps what it prints to the screen."""
+    command, _, file = line.partition(" > ")
+    screen, remarks = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
+        main(shlex.split(command)[1:])
+    if file:
+        Path(file).write_text(screen.getvalue())
+        return remarks.getvalue()
+    return screen.getvalue() + remarks.getvalue()
+
+
 class Terminal:
     """Somebody who types into the cluster in one directory."""
 
