@@ -229,6 +229,7 @@ EVENTS: list[events.EventBase] = [
     events.JobStopRequested(
         cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada", save=True, ran_ns=61 * 10**9
     ),
+    events.JobSignalRequested(cause="cmd:c4", job="812", attempt=2, signal="SIGUSR1", by="ada"),
     events.JobRequeued(cause="97.0", job="812", attempt=2, reason="retry", not_before_ns=AT_NS),
     events.JobSucceeded(cause="98.1", job="812", attempt=2),
     events.JobFailed(
@@ -522,6 +523,7 @@ COMMANDS: list[commands.CommandBase] = [
     ),
     commands.CancelJob(id="c2", user="ada", job="812", save=True),
     commands.RequeueJob(id="c3", user="ada", job="812"),
+    commands.SignalJob(id="c3", user="ada", job="812", signal="SIGUSR1"),
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
     commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),
@@ -762,6 +764,7 @@ DESIRED = desired.Desired(
             spec_hash=DIGEST,
             checkpoint=CHECKPOINT,
             restarted="preempted",
+            signals=((1, "SIGUSR1"),),
             stop="cancelled",
             notice_ns=120 * 10**9,
         )

@@ -23,6 +23,7 @@ EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
     "OfferWithdrawn": (),
     "JobReleased": (),
     "JobRequeued": (),
+    "JobSignalRequested": (),
     "JobStopRequested": (),
     "JobSubmitted": (),
     "JobSucceeded": (),

@@ -128,6 +128,7 @@ NOT_MOVING: dict[str, str] = {
     "PriceSet": "is about a GPU model",
     "BudgetReached": "is about a queue",
     "JobUpdated": "the job stays where it is; its name, labels, priority or time limit are others",
+    "JobSignalRequested": "the run continues; its programs get a signal",
     "PriorityAged": "the jobs wait on, before others than till now",
     "JobDeferred": "explains why the job keeps waiting",
     "DeadlineMissed": "the job continues without a deadline",

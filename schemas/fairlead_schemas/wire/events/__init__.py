@@ -132,6 +132,7 @@ from fairlead_schemas.wire.events.queue import (
     JobRejected,
     JobReleased,
     JobRequeued,
+    JobSignalRequested,
     JobsRetired,
     JobStopRequested,
     JobSubmitted,
@@ -179,6 +180,7 @@ QueueEvent = (
     | ReservationRequested
     | PreemptionRequested
     | JobStopRequested
+    | JobSignalRequested
     | JobRequeued
     | JobSucceeded
     | JobFailed

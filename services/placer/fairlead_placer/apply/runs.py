@@ -19,6 +19,9 @@ from fairlead_schemas.wire import events as ev
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * SECOND_NS
 
+#: Signals that the orders of a run carry: an agent that was away gets the newest.
+SIGNALS_MAX = 16
+
 #: Stops that a stronger one replaces.
 YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
 
@@ -157,6 +160,13 @@ def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice
         state.set(run, "stop", reason)
         state.set(run, "ran_ns", ran_ns)
         _touch_live(state, run)
+
+
+def add_signal(state: ClusterState, run: PlacedRun, name: str) -> None:
+    """Add a signal to the orders of a run's living ranks. Its number lets each agent deliver it once."""
+    number = run.signals[-1][0] + 1 if run.signals else 1
+    state.set(run, "signals", (*run.signals, (number, name))[-SIGNALS_MAX:])
+    _touch_live(state, run)
 
 
 def _give_notice(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
