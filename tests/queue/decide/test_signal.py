@@ -49,7 +49,7 @@ def test_a_signal_for_what_does_not_run_is_refused_in_words(state: str) -> None:
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "", "USR1", "SIGUSR1;rm"])
-def test_other_signals_are_refused_whoever_wrote_the_command(signal: str) -> None:
+def test_other_signals_are_refused_with_the_field_and_the_words(signal: str) -> None:
     """Those that end a run are a cancel; the field is named."""
     world = QueueWorld()
     job = world.submit()
