@@ -28,7 +28,7 @@ def test_a_signal_is_one_event_each_time_and_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", ["offered", "held", "stopping", "succeeded"])
-def test_a_signal_for_what_does_not_run_is_refused_in_words(state: str) -> None:
+def test_a_signal_for_a_job_that_does_not_run_is_refused(state: str) -> None:
     """With its state; nothing is changed."""
     world = QueueWorld()
     job = world.submit()
@@ -49,7 +49,7 @@ def test_a_signal_for_what_does_not_run_is_refused_in_words(state: str) -> None:
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "", "USR1", "SIGUSR1;rm"])
-def test_other_signals_are_refused_with_the_field_and_the_words(signal: str) -> None:
+def test_other_signals_are_refused_with_their_field(signal: str) -> None:
     """Those that end a run are a cancel; the field is named."""
     world = QueueWorld()
     job = world.submit()
