@@ -401,6 +401,7 @@ EVENTS: list[events.EventBase] = [
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1, image=IMAGE),
     events.RunStarted(cause="report:sim-1:3", job="812", attempt=1, image=IMAGE, began_ns=AT_NS),
+    events.AppReady(cause="report:sim-1:4", job="812", attempt=1, ready_ns=AT_NS),
     events.CheckpointSaved(cause="report:sim-1:4", job="812", attempt=1, note="step=1200", noticed=True),
     events.RankEnded(
         cause="report:sim-1:4",
@@ -626,6 +627,7 @@ REPORTS: list[reports.ReportBase] = [
         n=1, boot_id="b1", inventory=INVENTORY, plan=815, failure="3g.40gb at 0: Insufficient Resources"
     ),
     reports.StartSeen(n=2, job="812", attempt=1, rank=1, image=IMAGE, at_ns=AT_NS, boot_ns=99),
+    reports.AppSeen(n=3, job="812", attempt=1, rank=0, at_ns=AT_NS),
     reports.CheckpointSeen(n=3, job="812", attempt=1, rank=1, at_ns=AT_NS, note="step=1200", noticed=True),
     reports.ExitSeen(
         n=3,

@@ -135,6 +135,7 @@ NOT_MOVING: dict[str, str] = {
     "ReservationRequested": "the job waits on; what it needs is to be kept for it",
     "PreemptionRequested": "the job waits on; others may be asked to yield",
     "PreemptionStarted": "the run continues through its notice and grace; the job moves with RunEnded",
+    "AppReady": "the run continues; people can open its application",
     "CheckpointSaved": "the run continues; its work up to then is saved",
     "PreemptionDeclined": "no run yields",
     "ReservationMade": "is about nodes",

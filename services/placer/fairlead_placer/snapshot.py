@@ -110,6 +110,7 @@ class SavedRun(msgspec.Struct, frozen=True, kw_only=True):
     idle: tuple[IdleRule, ...] = ()
     gang: GangRule = ""
     gpu_fault: str = ""
+    app_ready: bool = False
 
 
 class SavedArrivals(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,6 +99,7 @@ from fairlead_schemas.wire.events.nodes import (
 )
 from fairlead_schemas.wire.events.placement import (
     AllocationReleased,
+    AppReady,
     CheckpointSaved,
     JobPlaced,
     JobUnplaceable,
@@ -198,7 +199,7 @@ PlacerEvent = (
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
-    | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
+    | PreemptionDeclined | RankStarted | RunStarted | AppReady | CheckpointSaved | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (

@@ -14,6 +14,7 @@ import msgspec
 from fairlead_agent.core.runs import RunKey
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.reports import (
+    AppSeen,
     CheckpointSeen,
     CleanSeen,
     ExitSeen,
@@ -80,6 +81,8 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     began_ns: int = 0
     #: Number of the newest signal of a person that was sent; other than 0 only where compaction wrote the record.
     signalled: int = 0
+    #: Its application was reported to serve; True only where compaction wrote the record.
+    app_ready: bool = False
 
 
 class Signalled(RecordBase, frozen=True, tag="signalled"):
@@ -149,6 +152,7 @@ class RunEntry:
     """A run of the ledger."""
 
     __slots__ = (
+        "app_ready",
         "began_ns",
         "checkpoint",
         "epoch",
@@ -176,6 +180,7 @@ class RunEntry:
         #: Clock of this boot when it was seen to run; 0: it was not yet, or an older agent saw it.
         self.began_ns = accepted.began_ns
         self.signalled = accepted.signalled
+        self.app_ready = accepted.app_ready
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -263,6 +268,8 @@ class Ledger:
         match report:
             case StartSeen():
                 run.phase, run.began_ns = "running", report.boot_ns
+            case AppSeen():
+                run.app_ready = True
             case CheckpointSeen():
                 run.saved = report.at_ns
             case ExitSeen():
@@ -300,6 +307,7 @@ class Ledger:
                 phase=run.phase,
                 began_ns=run.began_ns,
                 signalled=run.signalled,
+                app_ready=run.app_ready,
             )
         for (gpu, code), boot_id in self.ailing.items():
             yield Ailing(gpu=gpu, code=code, boot_id=boot_id)

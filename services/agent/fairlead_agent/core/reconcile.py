@@ -25,7 +25,7 @@ from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, SignalRun, 
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.events import StartFault
-from fairlead_schemas.wire.reports import HealthSeen, InventorySeen, ReportAck
+from fairlead_schemas.wire.reports import AppSeen, HealthSeen, InventorySeen, ReportAck
 from fairlead_schemas.wire.resources import Inventory
 
 
@@ -213,6 +213,13 @@ class Reconciler:
     def checkpoint_marked(self, key: RunKey, mark: CheckpointMark, now: int) -> Step:
         """Record a run's report that its work is saved. The same report may come again and again."""
         self._checkpoint_reports.marked(key, mark, now)
+        return self._draft.take()
+
+    def app_serves(self, key: RunKey, at_ns: int) -> Step:
+        """Record that a run's application serves. The first word counts."""
+        run = self.ledger.runs.get(key)
+        if run is not None and run.phase == "running" and not run.app_ready and not key.rank:
+            self._draft.report(AppSeen(n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, at_ns=at_ns))
         return self._draft.take()
 
     def noticed(self, key: RunKey, mark: CheckpointMark | None, now: int) -> Step:

@@ -80,6 +80,10 @@ def _run_started(state: ClusterState, event: ev.RunStarted, at: EventPosition) -
     state.start_ranks(run, run.all_ranks, at.time_ns)
 
 
+def _app_ready(state: ClusterState, event: ev.AppReady, at: EventPosition) -> None:
+    state.set(state.runs[run_key(event.job, event.attempt)], "app_ready", True)
+
+
 def _checkpoint_saved(state: ClusterState, event: ev.CheckpointSaved, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     state.set(run, "saved_ns", at.time_ns)
@@ -223,6 +227,7 @@ HANDLERS: EventHandlers[ClusterState] = {
     ev.OfferReturned: _offer_returned,
     ev.RankStarted: _rank_started,
     ev.RunStarted: _run_started,
+    ev.AppReady: _app_ready,
     ev.CheckpointSaved: _checkpoint_saved,
     ev.RankEnded: _rank_ended,
     ev.RunEnded: _run_ended,

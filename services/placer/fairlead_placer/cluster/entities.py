@@ -369,6 +369,8 @@ class PlacedRun(msgspec.Struct, eq=False):
     ran_ns: int = 0
     #: Time of its last report that its work is saved; 0: never.
     saved_ns: int = 0
+    #: True once its application has served.
+    app_ready: bool = False
     #: Rules by which it is idle and its GPUs are given to waiting jobs.
     idle: tuple[IdleRule, ...] = ()
     #: Newest signals that people have sent to it, by rising number: (number, name).
