@@ -9,6 +9,7 @@ import pytest
 from fairlead_bus.core import Input
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats.adapter import connect
+from fairlead_bus.port import Message
 from fairlead_placer.decide.membership import QUIET
 from fairlead_placer.service import build
 from fairlead_placer.shell import node_link, publisher
@@ -325,6 +326,36 @@ async def test_reports_committed_in_quick_succession_are_confirmed_together(monk
     assert await committed("4", 0.511) == [2, 5]
     assert await committed("5", 0.512) == [2, 5]
     await eventually_async(lambda: through == [2, 5, 6])
+    await actor.close()
+
+
+async def test_confirmations_wait_for_our_own_commit_and_no_longer_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer to a beat goes out while our commit is on its way, and takes nothing back. Confirmations that become late go out as
+    of the last commit."""
+    monkeypatch.setattr(publisher, "CONFIRM_S", 0.05)
+    now = [100.0]
+    bus, actor, world = await published(now)
+    confirmed: list[tuple[int, int]] = []
+
+    def note(message: Message) -> None:
+        ack = reports.decode_ack(message.payload)
+        confirmed.append((ack.beat, ack.through))
+
+    await bus.subscribe(subjects.confirm("n1"), note)
+    world.queue(*world.submitted(request(1), job="1"))
+    now[0] += 0.01
+    world.start("n1", "1")
+    await actor.act(world.core)
+    assert confirmed == []
+    actor.beat(Heartbeat(node="n1", incarnation="i1", at=7))
+    world.fold("queue", list(world.submitted(request(1), job="2")))
+    assert world.core.decide([], 10**18).events
+    await eventually_async(lambda: confirmed == [(7, 2)])
+    assert world.core.has_pending
+    await eventually_async(lambda: confirmed == [(7, 2), (7, 2)])
+    assert not world.core.has_pending
     await actor.close()
 
 

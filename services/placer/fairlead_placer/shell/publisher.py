@@ -49,9 +49,11 @@ class DesiredStatePublisher:
         #: Nodes whose changed desired state is not written yet.
         self._due: set[str] = set()
         self._answers: dict[str, ReportAck] = {}
-        #: Nodes whose committed reports are not confirmed yet, and when confirmations were last sent.
+        #: Nodes whose committed reports are not confirmed yet, when confirmations were last sent, and the timer that sends the next
+        #: ones if no commit does.
         self._advanced: set[str] = set()
         self._confirmed_at = float("-inf")
+        self._confirm_later: asyncio.TimerHandle | None = None
         #: {node: `at` of the newest beat of its incarnation}
         self._beats: dict[str, int] = {}
         #: Nodes whose loss is being decided or is on its way into the log: their lease is over, no beat renews it.
@@ -69,19 +71,21 @@ class DesiredStatePublisher:
         state.touched, state.advanced = set(), set()
         self._due |= touched
         await self._write(core, touched)
-        first = not self._advanced
         self._advanced |= advanced
         if self._monotonic() - self._confirmed_at >= CONFIRM_S:
             await self._send(self._confirms())
-        elif first and advanced:  # the next commit sends them if it comes first: then no decision is pending
-            asyncio.get_running_loop().call_later(2 * CONFIRM_S, self._wake_to_confirm)
+        elif self._advanced and self._confirm_later is None:
+            self._confirm_later = asyncio.get_running_loop().call_later(2 * CONFIRM_S, self._confirm_late)
 
-    def _wake_to_confirm(self) -> None:
-        if self._advanced:
-            self._wake.set()
+    def _confirm_late(self) -> None:
+        self._confirm_later = None
+        self._wake.set()
 
     def _confirms(self) -> dict[str, ReportAck]:
         """Take the confirmations of committed reports, as of now: {node: confirmation}."""
+        if self._confirm_later is not None:
+            self._confirm_later.cancel()
+            self._confirm_later = None
         advanced, self._advanced = self._advanced, set()
         if not advanced or self._core is None:
             return {}
@@ -219,7 +223,11 @@ class DesiredStatePublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _catch_up(self) -> None:
-        answers, self._answers = self._answers | self._confirms(), {}
+        answers, self._answers = self._answers, {}
+        # While our commit is on its way, confirmations wait for it (`act`) until they are late: to read the state now would take the
+        # decision back, which is then folded again.
+        if self._core is None or not self._core.has_pending or self._confirm_later is None:
+            answers |= self._confirms()
         await self._send(answers)
         behind, self._behind = self._behind, set()
         if behind and self._core is not None:
@@ -229,6 +237,8 @@ class DesiredStatePublisher:
 
     async def close(self) -> None:
         """Act no more."""
+        if self._confirm_later is not None:
+            self._confirm_later.cancel()
         if self._pump is not None:
             self._pump.cancel()
             with contextlib.suppress(asyncio.CancelledError):
