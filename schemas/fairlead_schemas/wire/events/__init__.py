@@ -99,7 +99,6 @@ from fairlead_schemas.wire.events.nodes import (
 )
 from fairlead_schemas.wire.events.placement import (
     AllocationReleased,
-    AppReady,
     CheckpointSaved,
     JobPlaced,
     JobUnplaceable,
@@ -133,7 +132,6 @@ from fairlead_schemas.wire.events.queue import (
     JobRejected,
     JobReleased,
     JobRequeued,
-    JobSignalRequested,
     JobsRetired,
     JobStopRequested,
     JobSubmitted,
@@ -181,7 +179,6 @@ QueueEvent = (
     | ReservationRequested
     | PreemptionRequested
     | JobStopRequested
-    | JobSignalRequested
     | JobRequeued
     | JobSucceeded
     | JobFailed
@@ -199,7 +196,7 @@ PlacerEvent = (
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
-    | PreemptionDeclined | RankStarted | RunStarted | AppReady | CheckpointSaved | RankEnded | RunEnded
+    | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (
