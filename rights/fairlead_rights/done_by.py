@@ -14,6 +14,7 @@ _WORDS: dict[type, str] = {
     ev.JobSubmitted: "submitted",
     ev.JobCancelled: "cancelled",
     ev.JobStopRequested: "stopped",
+    ev.JobSignalRequested: "signalled",
     ev.JobHeld: "held",
     ev.OfferWithdrawn: "held",
     ev.JobReleased: "released",

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.__main__ import build_agent
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.settings import Admin, from_environment
 from fairlead_bus.environment_settings import BadSetting
@@ -70,6 +71,25 @@ async def test_the_file_answers_for_what_the_bus_no_longer_has(world: AgentWorld
     assert ((piece := msgspec.json.decode(answer, type=OutputPiece)).data, piece.offset) == (b"456", 4)
     evil = encode(msgspec.structs.replace(wanted, job="../../etc"))
     assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=60)
+
+
+async def test_a_signal_reaches_a_program_once_also_over_a_restart_of_the_agent(world: AgentWorld) -> None:
+    """The one that came while no agent ran is delivered by the next; the one before it is not delivered again."""
+    script = "trap 'echo told' USR1; trap 'echo up' HUP; echo ready; while true; do sleep 0.05; done"
+    await world.placer.desire("n1", order("7", "sh", "-c", script))
+    await world.says("7", b"ready")
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
+    await world.placer.desire("n1", order("7", "sh", "-c", script, signals=((1, "SIGUSR1"),)))
+    await world.says("7", b"ready\ntold")
+    await world.stop()
+    both = order("7", "sh", "-c", script, signals=((1, "SIGUSR1"), (2, "SIGHUP")))
+    await world.placer.desire("n1", both)
+    await world.start()
+    await world.says("7", b"ready\ntold\nup")
+    await world.placer.desire("n1", both)
+    await world.placer.desire("n1")
+    assert (await world.ended("7")).outcome == "stopped"
+    assert world.agents[-1][0].runtime.output(RunKey("7", 1, 0))[0].read_text() == "ready\ntold\nup\n"
 
 
 async def test_stop_means_term_grace_kill(world: AgentWorld) -> None:

@@ -24,6 +24,19 @@ def yielded_after(*, saves: bool) -> api.Job:
     return job_document(book.views, book.views.jobs.rows["1"], book.now_ns)
 
 
+def test_a_session_says_when_it_is_ready() -> None:
+    """The first word of its application, until another run starts."""
+    book = Logbook()
+    book.write(joined(), submitted(), offered(), placed("1", "n1"), started())
+    assert job_document(book.views, book.views.jobs.rows["1"], book.now_ns).ready_at is None
+    book.write(ev.AppReady(cause="report:n1:3", job="1", attempt=1))
+    assert job_document(book.views, book.views.jobs.rows["1"], book.now_ns).ready_at is not None
+    book.write(
+        ended("1", 1, "n1", outcome="lost"), requeued(), offered("1", 2), placed("1", "n1", attempt=2), started("1", 2)
+    )
+    assert job_document(book.views, book.views.jobs.rows["1"], book.now_ns).ready_at is None
+
+
 @pytest.mark.parametrize(
     ("saves", "lost", "told"),
     [

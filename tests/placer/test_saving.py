@@ -9,7 +9,7 @@ from fairlead_placer.core import PlacerCore
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
-from fairlead_schemas.wire.reports import CheckpointSeen, HealthSeen
+from fairlead_schemas.wire.reports import AppSeen, CheckpointSeen, HealthSeen
 from tests.kit.placer_world import SECOND, PlacerWorld, names, request
 from tests.placer.preemption_requests import plea
 
@@ -74,6 +74,17 @@ def test_checkpoint_reports_that_are_too_frequent_are_dropped() -> None:
         events += said(world, f"step={step}")
     assert [e.note for e in events if isinstance(e, ev.CheckpointSaved)] == ["step=0", "step=5", "step=10", "step=15"]
     assert world.core.state.nodes["a"].reported == world.numbers["a"]
+
+
+def test_an_application_is_ready_once() -> None:
+    """The first word of rank 0 counts, also after a snapshot; one after the end says nothing."""
+    world = running()
+    seen = AppSeen(n=0, job="1", attempt=1, rank=0, at_ns=world.now)
+    [ready] = world.report("a", seen)
+    assert ready == ev.AppReady(cause=ready.cause, job="1", attempt=1, ready_ns=world.now)
+    assert world.report("a", seen) == []
+    world.core = PlacerCore.restore(world.core.snapshot())
+    assert world.report("a", seen) == []
 
 
 def test_rank_zero_of_a_gang_reports_checkpoints_for_all() -> None:

@@ -229,6 +229,7 @@ EVENTS: list[events.EventBase] = [
     events.JobStopRequested(
         cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada", save=True, ran_ns=61 * 10**9
     ),
+    events.JobSignalRequested(cause="cmd:c4", job="812", attempt=2, signal="SIGUSR1", by="ada"),
     events.JobRequeued(cause="97.0", job="812", attempt=2, reason="retry", not_before_ns=AT_NS),
     events.JobSucceeded(cause="98.1", job="812", attempt=2),
     events.JobFailed(
@@ -400,6 +401,7 @@ EVENTS: list[events.EventBase] = [
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1, image=IMAGE),
     events.RunStarted(cause="report:sim-1:3", job="812", attempt=1, image=IMAGE, began_ns=AT_NS),
+    events.AppReady(cause="report:sim-1:4", job="812", attempt=1, ready_ns=AT_NS),
     events.CheckpointSaved(cause="report:sim-1:4", job="812", attempt=1, note="step=1200", noticed=True),
     events.RankEnded(
         cause="report:sim-1:4",
@@ -522,6 +524,7 @@ COMMANDS: list[commands.CommandBase] = [
     ),
     commands.CancelJob(id="c2", user="ada", job="812", save=True),
     commands.RequeueJob(id="c3", user="ada", job="812"),
+    commands.SignalJob(id="c3", user="ada", job="812", signal="SIGUSR1"),
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
     commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),
@@ -624,6 +627,7 @@ REPORTS: list[reports.ReportBase] = [
         n=1, boot_id="b1", inventory=INVENTORY, plan=815, failure="3g.40gb at 0: Insufficient Resources"
     ),
     reports.StartSeen(n=2, job="812", attempt=1, rank=1, image=IMAGE, at_ns=AT_NS, boot_ns=99),
+    reports.AppSeen(n=3, job="812", attempt=1, rank=0, at_ns=AT_NS),
     reports.CheckpointSeen(n=3, job="812", attempt=1, rank=1, at_ns=AT_NS, note="step=1200", noticed=True),
     reports.ExitSeen(
         n=3,
@@ -762,6 +766,7 @@ DESIRED = desired.Desired(
             spec_hash=DIGEST,
             checkpoint=CHECKPOINT,
             restarted="preempted",
+            signals=((1, "SIGUSR1"),),
             stop="cancelled",
             notice_ns=120 * 10**9,
         )

@@ -27,6 +27,7 @@ from fairlead.render import columns, terminal
 from fairlead.render.progress import progress
 from fairlead.render.terminal import Format, OutputWriter
 from fairlead_schemas.http.api import Job, Page
+from fairlead_schemas.policies.checkpoints import signal_fault, signal_name
 from fairlead_schemas.queries.telemetry import JobMetrics
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -245,17 +246,41 @@ def cancel(
     save: Annotated[
         bool, typer.Option("--save", help="Let running jobs save first, as set by `checkpoint` in the job file.")
     ] = False,
+    signal: Annotated[
+        str,
+        typer.Option(
+            "--signal", help="Send USR1, USR2, INT or HUP to the programs of running jobs, which are not cancelled."
+        ),
+    ] = "",
     output: Output = Format.table,
 ) -> None:
-    """End jobs, waiting or running (an array with all its elements).
+    """End jobs, waiting or running (an array with all its elements), or send their programs a signal.
 
     fairlead cancel 812
 
     fairlead cancel --save 812
 
+    fairlead cancel --signal USR1 812
+
     fairlead cancel all
     """
+    if signal:
+        if save:
+            raise InputRefused(
+                "--signal: expected no --save with it, found both; a signal ends no job",
+                hint="fairlead cancel --save JOB gives a job the signal of its job file, and ends it",
+            )
+        send_signal(ids, signal, output)
+        return
     each(ids, lambda client, job: client.cancel(job, save=save), "asked to end", output)
+
+
+def send_signal(ids: list[str], word: str, output: Format) -> None:
+    """Send a signal to the programs of running jobs."""
+    name = signal_name(word)
+    if fault := signal_fault(name):
+        raise InputRefused(f"--signal: {fault}", hint="fairlead cancel --signal USR1 JOB")
+    each(ids, lambda client, job: client.signal(job, name), f"gets {name}", output)
 
 
 def hold(ids: Ids, output: Output = Format.table) -> None:

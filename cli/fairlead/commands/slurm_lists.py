@@ -16,6 +16,7 @@ from fairlead.jobfile.sbatch_options import slurm_seconds
 from fairlead.render import columns, slurm_columns, terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.http.api import Job
+from fairlead_schemas.policies.checkpoints import signal_name
 from fairlead_schemas.wire.lifecycle import END_STATES
 
 #: Where a job goes that names no queue.
@@ -209,7 +210,9 @@ def scancel(
     partition: Annotated[str, typer.Option("--partition", "-p")] = "",
     account: Annotated[str, typer.Option("--account", "-A")] = "",
     nodelist: Annotated[str, typer.Option("--nodelist", "-w", help="Only jobs on these nodes (a,b).")] = "",
-    signal: Annotated[str, typer.Option("--signal", "-s", help="Only one that ends a job: TERM, INT or KILL.")] = "",
+    signal: Annotated[
+        str, typer.Option("--signal", "-s", help="USR1, USR2, INT or HUP for its programs; TERM, KILL: end the job.")
+    ] = "",
     batch: Annotated[bool, typer.Option("--batch", "-b", show_default=False)] = False,
     full: Annotated[bool, typer.Option("--full", "-f", show_default=False)] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", show_default=False)] = False,
@@ -220,7 +223,7 @@ def scancel(
     scancel -u ada --state=pending
     """
     words = list(ids or [])
-    _require_end(signal)
+    sent = bool(signal) and signal_name(signal) not in _ENDING_SIGNALS
     filters = bool(user or me or name or states or partition or account or nodelist)
     if not words and not filters:
         raise InputRefused("expected job ids, or one of --user, --name, --state and --partition, found none")
@@ -237,24 +240,18 @@ def scancel(
         rows = page.items if not words else _of_ids(page.items, ",".join(words))
         if nodelist:
             rows = [job for job in rows if set(job.nodes) & set(slurm_columns.names(nodelist))]
-        words = [job.id for job in rows if job.state != "stopping"]  # it ends already, as was asked
+        # What is stopping ends already, as was asked; a signal is for what runs.
+        words = [job.id for job in rows if (job.state == "running" if sent else job.state != "stopping")]
         if not words:
             return
+    if sent:
+        jobs_verbs.send_signal(words, signal, Format.names)
+        return
     jobs_verbs.cancel(words, save=False, output=Format.names)
 
 
 #: Signals of scancel after which a job ends here: it has TERM, its grace, and then KILL in any case.
-_ENDING_SIGNALS = frozenset({"", "TERM", "15", "INT", "2", "KILL", "9", "QUIT", "3"})
-
-
-def _require_end(signal: str) -> None:
-    """Raise InputRefused for a signal that would let the job continue: such a one is not sent."""
-    if signal.upper().removeprefix("SIG") not in _ENDING_SIGNALS:
-        raise InputRefused(
-            f'--signal: expected one that ends the job (TERM, INT or KILL), found "{signal}"; a job gets other signals from '
-            "its own --signal=B:USR1@120, or from its script",
-            hint="fairlead cancel --save JOB asks a job with a checkpoint signal to save, and ends it",
-        )
+_ENDING_SIGNALS = frozenset({"SIGTERM", "SIGKILL", "SIGQUIT"})
 
 
 def scontrol(

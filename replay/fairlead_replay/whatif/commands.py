@@ -189,6 +189,10 @@ def _stop_requested(event: ev.JobStopRequested, _at_ns: int) -> Command | None:
     return cmd.CancelJob(id=_id(event.cause), user=event.by, job=event.job, save=event.save)
 
 
+def _signal_requested(event: ev.JobSignalRequested, _at_ns: int) -> Command:
+    return cmd.SignalJob(id=_id(event.cause), user=event.by, job=event.job, signal=event.signal)
+
+
 def _cancelled(event: ev.JobCancelled, _at_ns: int) -> Command:
     return cmd.CancelJob(id=_id(event.cause), user=event.by, job=event.job)
 
@@ -351,6 +355,7 @@ READERS: dict[type, Callable[[Any, int], Command | None]] = {
     ev.JobSubmitted: _submitted,
     ev.JobRejected: _refused,
     ev.JobStopRequested: _stop_requested,
+    ev.JobSignalRequested: _signal_requested,
     ev.JobCancelled: _cancelled,
     ev.JobHeld: _held,
     ev.OfferWithdrawn: _held,

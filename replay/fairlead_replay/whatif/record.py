@@ -265,9 +265,9 @@ class LogRecorder:
             self._given.append(given)
 
     def _wish(self, wish: GivenCommand) -> None:
-        """A cancel or a requeue of a run is made because of how far the run is; all else at its time."""
+        """A cancel, a requeue or a signal of a run is made because of how far the run is; all else at its time."""
         command = wish.command
-        if isinstance(command, cmd.CancelJob | cmd.RequeueJob):
+        if isinstance(command, cmd.CancelJob | cmd.RequeueJob | cmd.SignalJob):
             job, attempt = self._real.jobs.get(command.job), self._real.running(command.job)
             if job is not None and attempt is not None and job.submitted.kind != "service":
                 job.calls.append(RunCall(attempt.number, wish.at_ns - attempt.started_ns, wish))

@@ -276,7 +276,13 @@ class RecordedStimuli:
             case cmd.SubmitJob():
                 return self._mapped_submit(command)
             case (
-                cmd.CancelJob() | cmd.RequeueJob() | cmd.HoldJob() | cmd.ReleaseJob() | cmd.MoveJob() | cmd.UpdateJob()
+                cmd.CancelJob()
+                | cmd.RequeueJob()
+                | cmd.SignalJob()
+                | cmd.HoldJob()
+                | cmd.ReleaseJob()
+                | cmd.MoveJob()
+                | cmd.UpdateJob()
             ):
                 played = self.ids.played(command.job)
                 if played is None:

@@ -102,6 +102,8 @@ class Job(msgspec.Struct, kw_only=True):
     extended_until: str | None = None
     #: Attempts before this one, oldest first.
     attempts: list[Attempt] = []
+    #: When the application of its newest run served for the first time; None: not yet, or it has none.
+    ready_at: str | None = None
 
 
 class HealthIssue(msgspec.Struct, kw_only=True):

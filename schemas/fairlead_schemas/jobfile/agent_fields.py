@@ -13,10 +13,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fairlead_schemas.jobfile.job_spec import OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.job_spec import AppWords, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.jobfile.outputs import Outputs
+from fairlead_schemas.policies import apps
+from fairlead_schemas.policies.apps import PROFILES, App
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, FieldError
 from fairlead_schemas.wire import trees
@@ -42,6 +45,9 @@ CLOSED_PATHS = (
 #: Not these, but below them: scratch space of every container.
 TAKEN_PATHS = ("/", "/tmp", "/run", "/var/run", SECRETS_DIRECTORY, "/etc")  # noqa: S108 -- mount points in a container
 
+PORT_MAX = 65535
+
+_SOCKET = re.compile(rf"(?=.{{2,{apps.SOCKET_CHARS_MAX}}}\Z)(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\Z", re.ASCII)
 _PATH = re.compile(r"(?:/[A-Za-z0-9._@+-]+)+\Z", re.ASCII)
 
 
@@ -115,6 +121,44 @@ def work_faults(sync: str, has_outputs: bool, workdir: str, image: str) -> Itera
         yield FieldError(
             field="workdir", message=f"{fault}, found {workdir[:80]!r}: its own directory is mounted there"
         )
+
+
+def app_of(words: str | AppWords) -> App | None:
+    """Return the application of a job file; None for a job without one, and for a profile that `app_faults` refuses."""
+    if isinstance(words, str):
+        words = AppWords(profile=words)
+    profile = PROFILES.get(words.profile)
+    if profile is None:
+        return None
+    ready = profile.ready if words.ready is None else words.ready
+    return App(profile, words.port, words.socket, ready, (*profile.background, *words.background))
+
+
+def app_faults(words: str | AppWords, kind: str) -> Iterator[FieldError]:
+    """Everything wrong with the application of a job file."""
+    if words == "":
+        return
+    if kind == "batch":
+        yield FieldError(field="app", message="expected kind: session or kind: service with it, found kind: batch")
+    field, name = ("app", words) if isinstance(words, str) else ("app.profile", words.profile)
+    if name not in PROFILES:
+        message = f'expected one of {", ".join(PROFILES)}, found "{name[:40]}"{did_you_mean(name, PROFILES)}'
+        yield FieldError(field=field, message=message)
+    if isinstance(words, str):
+        return
+    if not 0 <= words.port <= PORT_MAX:
+        yield FieldError(field="app.port", message=f"expected 1 to {PORT_MAX}, found {words.port}")
+    if words.socket and (not _SOCKET.match(words.socket) or words.port):
+        message = f"expected an absolute path of at most {apps.SOCKET_CHARS_MAX} letters, digits and . _ - and no port, found {words.socket[:80]!r}"
+        yield FieldError(field="app.socket", message=message)
+    paths = [
+        ("app.ready", words.ready or "/"),
+        *((f"app.background[{at}]", each) for at, each in enumerate(words.background)),
+    ]
+    yield from _too_many("app.background", len(words.background), apps.BACKGROUND_PATHS_MAX)
+    for path_field, path in paths[: apps.BACKGROUND_PATHS_MAX + 1]:
+        if not apps.is_path(path):
+            yield FieldError(field=path_field, message=f'expected a path such as "/health", found {path[:80]!r}')
 
 
 def _too_many(field: str, found: int, most: int) -> Iterator[FieldError]:

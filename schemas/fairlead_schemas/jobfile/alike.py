@@ -7,7 +7,7 @@ by its bytes, and only the rest is checked again. The result is exactly that of 
 import msgspec
 
 from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, JobSpec, canonical
-from fairlead_schemas.jobfile.resolve import name_of, own_faults, resolve
+from fairlead_schemas.jobfile.resolve import name_of, own_faults, resolve, with_app
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.wire.commands import SubmitJob
 
@@ -29,6 +29,7 @@ class JobResolver:
 
     def resolve(self, spec: JobSpec, user: str) -> SubmitJob:
         """Return the command that submits this job, without id and key. Raise InvalidJob as `resolve` does."""
+        spec = with_app(spec)
         kind = canonical(
             # The program's name stays: it may imply a launcher.
             msgspec.structs.replace(spec, command=spec.command[:1], args=[], name="", queue="", env={}, labels={})

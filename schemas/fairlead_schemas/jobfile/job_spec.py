@@ -179,6 +179,19 @@ class SecretWords(_Strict, frozen=True, kw_only=True):
     mountPath: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
 
 
+class AppWords(_Strict, frozen=True, kw_only=True):
+    """An application that people open in a browser. Short: the name of a profile (policies/apps.py)."""
+
+    profile: str = "http"
+    #: Where it listens, on 127.0.0.1; 0: on FAIRLEAD_APP_PORT, which its node chooses. Or the path of a unix socket.
+    port: int = 0
+    socket: str = ""
+    #: Path whose answer shows that it serves; the profile's without it.
+    ready: str | None = None
+    #: Beginnings of paths that its page asks for by itself: no sign of a person (docs/how-to/idle.md).
+    background: list[str] = []
+
+
 class GroupWords(_Strict, frozen=True, kw_only=True):
     """Further nodes of another kind, placed with the others or not at all."""
 
@@ -244,12 +257,15 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
         "replicas": "nodes",
     }
 
-    command: list[str]
+    #: May be left out with an `app` whose profile has a command.
+    command: list[str] = []
     args: list[str] = []
     name: str = ""
     queue: str = "default"
     project: str = ""
     kind: JobKind = "batch"
+    #: Of a session or service: the application that people open, such as "jupyterlab".
+    app: str | AppWords = ""
     image: str = ""
     env: dict[str, str] = {}
     workdir: str = ""
@@ -327,6 +343,7 @@ def decode_job(payload: bytes) -> JobSpec:
         except msgspec.MsgspecError:
             found = []  # no JSON: the decoder's first error is all that can be reported
         raise InvalidJob(found or [field_error(error)]) from error
+    _check_command(spec)
     if twice := repeated_keys(payload):
         raise InvalidJob(
             [FieldError(field=path, message="this key is given twice; keep one of them") for path in twice]
@@ -337,9 +354,18 @@ def decode_job(payload: bytes) -> JobSpec:
 def job_from(value: Any) -> JobSpec:
     """Return a job from already decoded YAML or JSON values. Raises InvalidJob naming every field of a wrong type."""
     try:
-        return msgspec.convert(value, JobSpec)
+        spec = msgspec.convert(value, JobSpec)
     except msgspec.MsgspecError as error:
         raise InvalidJob(type_errors(value, JobSpec) or [field_error(error)]) from error
+    _check_command(spec)
+    return spec
+
+
+def _check_command(spec: JobSpec) -> None:
+    """Raise InvalidJob for a job without a command, unless it names an application, which may bring one."""
+    if not spec.command and spec.app == "":
+        message = "required field is missing; add it with a list of words"
+        raise InvalidJob([FieldError(field="command", message=message)])
 
 
 def too_large(size: int) -> FieldError:

@@ -17,6 +17,7 @@ from fairlead_schemas.jobfile.outputs import output_faults
 from fairlead_schemas.jobfile.request import request_of
 from fairlead_schemas.jobfile.update import name_faults
 from fairlead_schemas.policies import launchers, partitions
+from fairlead_schemas.policies.apps import with_command
 from fairlead_schemas.policies.checkpoints import Checkpoint, fault_of
 from fairlead_schemas.policies.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
 from fairlead_schemas.units import quantities, type_errors
@@ -72,6 +73,7 @@ def resolve(
     from; None where they are not known (each agent checks its own). Raises InvalidJob with every field that is out of
     range.
     """
+    spec = with_app(spec)
     reading = ErrorCollector()
     request = request_of(spec, reading)
     _check_request(request, reading)
@@ -120,6 +122,14 @@ def resolve(
         held=spec.held,
         gang=launchers.gang_rule(launchers.launcher_of(spec.launcher, spec.command), spec.onFailure),
     )
+
+
+def with_app(spec: JobSpec) -> JobSpec:
+    """Return a job file with the command of its app where it has none of its own: the log has what runs."""
+    if spec.app == "" or spec.command:
+        return spec
+    profile = spec.app if isinstance(spec.app, str) else spec.app.profile
+    return msgspec.structs.replace(spec, command=with_command(profile, spec.command), name=spec.name or profile)
 
 
 def name_of(spec: JobSpec) -> str:
@@ -176,6 +186,7 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
     _check_launch(spec, expect)
     reading.errors.extend(agent_fields.work_faults(spec.sync, bool(spec.outputs), spec.workdir, spec.image))
     reading.errors.extend(output_faults(spec.outputs))
+    reading.errors.extend(agent_fields.app_faults(spec.app, spec.kind))
     reading.errors.extend(own_faults(spec))
     most = PRIORITY_MAX
     expect(0 <= spec.priority <= most, "priority", f"expected 0 to {most}, found {spec.priority}")

@@ -11,6 +11,9 @@ from fairlead_schemas.units.validation import FieldError
 
 #: Signals that may notify a program. Their numbers depend on the node.
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+#: Signals that a person may send to a run (`fairlead cancel --signal`): launchers and containers pass them on to the program.
+SENT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
+_SIGNAL_NUMBERS = {"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2", "15": "TERM"}
 #: A job that waits for the GPUs waits for the notice, too.
 NOTICE_NS_MAX = HOUR_NS
 #: For all words of the command together: the log and every order carry them.
@@ -35,6 +38,23 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     def is_told(self) -> bool:
         """True if the job gets a notice at all."""
         return self.notice_ns > 0 and bool(self.signal or self.command)
+
+
+def signal_name(word: str) -> str:
+    """Return a signal's name as the log has it, from "usr1", "SIGUSR1" or its number on Linux."""
+    upper = word.strip().upper()
+    name = _SIGNAL_NUMBERS.get(upper, upper)
+    return name if name.startswith("SIG") or not name else f"SIG{name}"
+
+
+def signal_fault(word: str) -> str:
+    """Return what is wrong with the name of a signal that is to be sent to a run; "" for one of SENT_SIGNALS."""
+    if word in SENT_SIGNALS:
+        return ""
+    found = f'expected one of {", ".join(SENT_SIGNALS)}, found "{word[:40]}"'
+    if word in ("SIGTERM", "SIGKILL", "SIGQUIT"):
+        return f"{found}; a cancel without a signal ends the run"
+    return found
 
 
 def note_of(text: str) -> str:

@@ -6,6 +6,7 @@ A new type of event is not shown to them until a person states here which of its
 #: Events about a job, by what of their body speaks of others' jobs and is left out.
 EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
     "AllocationReleased": (),
+    "AppReady": (),
     "CheckpointSaved": (),
     "CommandRepeated": (),
     "DeadlineMissed": (),
@@ -23,6 +24,7 @@ EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
     "OfferWithdrawn": (),
     "JobReleased": (),
     "JobRequeued": (),
+    "JobSignalRequested": (),
     "JobStopRequested": (),
     "JobSubmitted": (),
     "JobSucceeded": (),

@@ -85,6 +85,14 @@ class RequeueJob(CommandBase, tag=True, frozen=True, kw_only=True):
     job: str
 
 
+class SignalJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Send a signal to the programs of the job's present run, once. The job stays as it is."""
+
+    job: str
+    #: One of checkpoints.SENT_SIGNALS.
+    signal: str
+
+
 class HoldJob(CommandBase, tag=True, frozen=True, kw_only=True):
     """Keep a waiting job from being offered."""
 
@@ -419,6 +427,7 @@ QueueCommand = (
     SubmitJob
     | CancelJob
     | RequeueJob
+    | SignalJob
     | HoldJob
     | ReleaseJob
     | MoveJob

@@ -56,6 +56,8 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: Checkpoint | None = None
     #: Why the attempt before this one has ended, where there was one: the queue's word (events.RequeueReason).
     restarted: str = ""
+    #: Newest signals for its program, by rising number: (number, name). The agent delivers each number at most once.
+    signals: tuple[tuple[int, str], ...] = ()
     #: Set when the run shall end: notice, TERM, grace, KILL.
     stop: str = ""
     #: For such an order: notice before TERM in nanoseconds; 0: TERM at once, also if its notice already runs.

@@ -83,6 +83,16 @@ class CheckpointSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     noticed: bool = False
 
 
+class AppSeen(ReportBase, tag=True, frozen=True, kw_only=True):
+    """A run's application serves (only rank 0 has one)."""
+
+    job: str
+    attempt: int
+    rank: int
+    #: Of the node's clock, for people.
+    at_ns: int = 0
+
+
 class CleanSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     """The devices of an ended rank are free: no process on them, memory down."""
 
@@ -106,7 +116,7 @@ class HealthSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     at_ns: int = 0
 
 
-Report = InventorySeen | StartSeen | CheckpointSeen | ExitSeen | CleanSeen | HealthSeen
+Report = InventorySeen | StartSeen | AppSeen | CheckpointSeen | ExitSeen | CleanSeen | HealthSeen
 
 
 class ReportBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -49,21 +49,25 @@ class TunnelExpected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     error: str = ""
 
 
-class OpenTunnel(msgspec.Struct, frozen=True, kw_only=True):
-    """Question of a gateway to a node: connect a port of a run with the proxy at an address."""
+class OpenTunnel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Question of a gateway to a node: connect a port of a run, or its application, with the proxy at an address."""
 
     job: str
     attempt: int
     rank: int
+    #: 0 with `app`.
     port: int
     address: str
     ticket: str
+    #: True: to where the application of the run listens.
+    app: bool = False
 
 
 class TunnelOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Answer of a node: "" where it is connected, else why not, in words."""
+    """Answer of a node: "" where it is connected, else why not, in words. `token`: the secret of the run's application, for the proxy."""
 
     error: str = ""
+    token: str = ""
 
 
 class AskTunnels(msgspec.Struct, frozen=True, kw_only=True):

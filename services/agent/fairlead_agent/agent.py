@@ -29,6 +29,7 @@ from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.run_files import answered
 from fairlead_agent.settings import Settings
+from fairlead_agent.shell.app_watcher import AppWatcher
 from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.drain_hook import DrainedHook
 from fairlead_agent.shell.executor import StepExecutor
@@ -36,6 +37,7 @@ from fairlead_agent.shell.gpu_use import GpuSampler, GpuUseWatcher
 from fairlead_agent.shell.metrics_facts import MetricsFacts
 from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
+from fairlead_agent.shell.run_connections import RunConnections
 from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.tunnels import NodeTunnels
@@ -74,7 +76,8 @@ class Agent:
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
         self.outbox = self._build_outbox()
         self.output = OutputShipper(settings.node, bus.publish)
-        self.tunnels = NodeTunnels(runtime, self.tasks.spawn)
+        self.connections = RunConnections(runtime)
+        self.tunnels = NodeTunnels(self.connections, self.tasks.spawn)
         self.gpu_use = self._build_gpu_use()
         self.sampler = self._build_sampler()
         self.preparation = self._build_preparation()
@@ -83,6 +86,7 @@ class Agent:
         self.trees = SyncTrees(settings.directory, pieces.get, open_to_all=runtime.name == "docker")
         self.starter = self._build_starter(environment)
         self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
+        self.apps = AppWatcher(self.connections, self._handle_run_event)
         self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
         self.ender = self._build_ender()
         self.metrics = self._build_metrics()
@@ -213,6 +217,7 @@ class Agent:
             self.output,
             sampler=self.sampler,
             checkpoints=self.checkpoints,
+            apps=self.apps,
             monitor=self.monitor,
             preparation=self.preparation,
             ender=self.ender,
@@ -248,6 +253,7 @@ class Agent:
             self.sampler.run,
             self.monitor.run,
             self.gpu_use.run,
+            self.apps.run,
         ):
             self.tasks.spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())

@@ -121,6 +121,7 @@ def order_of(
         name=job.name if job else "", spec=spec, spec_hash=hashlib.sha256(big).hexdigest() if big else "", stop=stop,
         checkpoint=job.checkpoint if job and not stop else None, restarted=run.restarted,
         notice_ns=notice_of(run) if stop else 0, ran_ns=ran_of(run) if stop else 0,
+        signals=() if stop else run.signals,
     )  # fmt: skip
     return order, big
 
@@ -143,7 +144,7 @@ class OrderBook:
 
     def __init__(self) -> None:
         #: {(run key, rank): (stop, its notice, the run time that it waits for; bytes)}
-        self._orders: dict[tuple[str, int], tuple[tuple[str, int, int], msgspec.Raw]] = {}
+        self._orders: dict[tuple[str, int], tuple[tuple[object, ...], msgspec.Raw]] = {}
         #: {node: parts that its last value held}: so that the bytes of released parts can be dropped.
         self._written: dict[str, set[tuple[str, int]]] = {}
         self._specs: dict[str, bytes] = {}
@@ -185,7 +186,7 @@ class OrderBook:
     def _order(self, state: ClusterState, run: PlacedRun, rank: int, inline_max: int) -> msgspec.Raw:
         stop = stop_of(run, rank)
         known = self._orders.get((run.key, rank))
-        said = stop, notice_of(run), ran_of(run)
+        said = stop, notice_of(run), ran_of(run), run.signals
         if known is not None and known[0] == said:
             return known[1]
         job = state.jobs.get(array_of(run.job) or run.job)

@@ -105,10 +105,12 @@ class SavedRun(msgspec.Struct, frozen=True, kw_only=True):
     notice_ns: int = 0
     ran_ns: int = 0
     saved_ns: int = 0
+    signals: tuple[tuple[int, str], ...] = ()
     restarted: str = ""
     idle: tuple[IdleRule, ...] = ()
     gang: GangRule = ""
     gpu_fault: str = ""
+    app_ready: bool = False
 
 
 class SavedArrivals(msgspec.Struct, frozen=True, kw_only=True):

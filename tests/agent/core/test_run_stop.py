@@ -3,13 +3,14 @@
 import pytest
 
 from fairlead_agent.core.checkpoint_reports import MARK_EVERY_NS
+from fairlead_agent.core.ledger import Ledger
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey
 from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
-from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
+from fairlead_schemas.wire.reports import AppSeen, CheckpointSeen, ExitSeen
 from tests.agent.placer_script import order
 from tests.kit.agent_core import FENCE, KEY, CoreNode
 
@@ -67,6 +68,20 @@ def test_a_run_that_has_not_started_has_nothing_to_save() -> None:
     assert isinstance(node.desire(5, order("7", "train", checkpoint=TOLD)).instructions[0], StartRun)
     node.desire(6, stopped(), now=AT)
     assert TerminateRun(KEY) in node.do(node.core.started(KEY, AT, 0)).instructions
+
+
+def test_an_application_is_reported_to_serve_once() -> None:
+    """Also by an agent that has read the journal of the one before it; not of another rank, nor of a run that has not started."""
+    node = running()
+    [seen] = node.do(node.core.app_serves(KEY, 100)).reports
+    assert isinstance(seen, AppSeen) and (seen.job, seen.rank, seen.at_ns) == (KEY.job, 0, 100)
+    assert node.do(node.core.app_serves(KEY, 200)).reports == []
+    compacted = Ledger()
+    for record in node.core.ledger.records():
+        compacted.apply(record)
+    assert compacted.runs[KEY].app_ready
+    other = running(rank=1)
+    assert other.do(other.core.app_serves(KEY._replace(rank=1), 100)).reports == []
 
 
 def test_a_mark_after_the_notice_ends_the_notice() -> None:

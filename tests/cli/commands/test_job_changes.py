@@ -50,6 +50,21 @@ def test_a_requeue_is_one_request_for_each_job(gateway: GatewayStub, run: Run) -
     )
 
 
+def test_a_signal_is_sent_to_each_job_and_no_job_is_cancelled(gateway: GatewayStub, run: Run) -> None:
+    """Its name is taken with and without SIG; one that ends a run, and --save with it, are refused in words."""
+    for job in ("812_3", "812_7"):
+        gateway.on("POST", f"/v1/jobs/{job}:signal", job_document(job))
+    ran = run("cancel", "--signal", "usr1", "812[3,7]")
+    assert (ran.code, ran.out) == (0, "812_3 gets SIGUSR1\n812_7 gets SIGUSR1\n")
+    assert {request.read() for request in gateway.requests if request.method == "POST"} == {b'{"signal":"SIGUSR1"}'}
+    before = len(gateway.requests)
+    ended = run("cancel", "--signal", "KILL", "812")
+    assert ended.code == 2 and "a cancel without a signal ends the run" in ended.err
+    both = run("cancel", "--save", "--signal", "USR1", "812")
+    assert both.code == 2 and "a signal ends no job" in both.err
+    assert len(gateway.requests) == before
+
+
 def test_a_job_is_submitted_again_under_other_options(gateway: GatewayStub, run: Run) -> None:
     """Its job file as a new job; a note names the fields that were for the time of its submit."""
     spec = {

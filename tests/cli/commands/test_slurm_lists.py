@@ -60,7 +60,7 @@ def test_states_are_ours_in_the_request(jobs: GatewayStub, run: Run) -> None:
         (("sacct", "--format=JobID,Mood"), 'found "Mood"'),
         (("sacct", "--format=JobID%wide"), 'found "JobID%wide"'),
         (("scancel",), "expected job ids"),
-        (("scancel", "-s", "USR1", "9"), 'expected one that ends the job (TERM, INT or KILL), found "USR1"'),
+        (("scancel", "-s", "USR3", "9"), 'expected one of SIGUSR1, SIGUSR2, SIGINT, SIGHUP, found "SIGUSR3"'),
         (("scontrol", "frobnicate", "1"), 'found "frobnicate 1"'),
         (("scontrol", "update", "JobId=1", "Mood=bad"), 'found "mood"'),
         (("scontrol", "update", "JobId=1", "Priority=high"), 'found "high"'),
@@ -148,9 +148,20 @@ def test_scancel_takes_signals_that_end_a_job_and_more_filters(gateway: GatewayS
     gateway.on("GET", "/v1/jobs", page(job_document("9"), job_document("10", nodes=["n2"])))
     for job in ("9", "10"):
         gateway.on("POST", f"/v1/jobs/{job}:cancel", {"id": job, "state": "stopping"})
-    for signal in ("TERM", "SIGKILL", "9", "int"):
+    for signal in ("TERM", "SIGKILL", "9", "15"):
         assert run("scancel", "-f", "--signal", signal, "9").out == "job/9\n"
     ran = run("scancel", "-b", "-A", "llm", "-w", "n[2-3]")
     assert (ran.code, ran.out) == (0, "job/10\n")
     asked = next(request for request in reversed(gateway.requests) if request.method == "GET")
     assert asked.url.params["project"] == "llm"
+
+
+def test_scancel_sends_other_signals_to_what_runs(gateway: GatewayStub, run: Run) -> None:
+    """As `fairlead cancel --signal`; filters choose the running jobs."""
+    gateway.on("GET", "/v1/jobs", page(job_document("9", state="queued"), job_document("10")))
+    for job in ("9", "10"):
+        gateway.on("POST", f"/v1/jobs/{job}:signal", job_document(job))
+    for signal in ("USR1", "10", "SIGUSR1"):
+        assert run("scancel", "-s", signal, "9").out == "job/9\n"
+        assert gateway.requests[-1].read() == b'{"signal":"SIGUSR1"}'
+    assert run("scancel", "-s", "INT", "-A", "llm").out == "job/10\n"

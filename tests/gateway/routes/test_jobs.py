@@ -41,6 +41,27 @@ async def test_requeue_stops_a_run_and_says_so() -> None:
         assert "queued again" in why["message"] and why["detail"]["reason"] == "requeued"
 
 
+async def test_a_signal_is_an_event_and_leaves_the_job_running() -> None:
+    """A job that waits is refused, and so is a word that is no signal, with the words; a repeated key is one event."""
+    async with GatewayWorld() as world:
+        job = await world.submit()
+        path = f"/v1/jobs/{job}:signal"
+        refused = await world.http.post(path, json={"signal": "USR1"})
+        assert refused.status_code == 409 and "only a job that runs gets a signal" in refused.json()["detail"]
+        node = await world.node("n1")
+        await world.in_state(job, "placed")
+        await node.start(job)
+        await world.in_state(job, "running")
+        for word in ("KILL", "usr3", ""):
+            wrong = await world.http.post(path, json={"signal": word})
+            assert wrong.status_code == 422 and wrong.json()["errors"][0]["field"] == "signal"
+        for _ in range(2):
+            headers = {"Idempotency-Key": "once"}
+            assert (await world.http.post(path, json={"signal": "10"}, headers=headers)).json()["state"] == "running"
+        found = (await world.http.get(f"/v1/events?job={job}&type=JobSignalRequested")).json()["items"]
+        assert [each["data"]["signal"] for each in found] == ["SIGUSR1"]
+
+
 async def test_a_verb_that_the_state_does_not_allow_is_409() -> None:
     """Released though not held; unknown job: 404; not an id at all: 404 without a command."""
     async with GatewayWorld() as world:

@@ -10,6 +10,7 @@ import pytest
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.run_connections import RunConnections
 from fairlead_agent.shell.tunnels import NodeTunnels
 from fairlead_agent.shell.upkeep import Tasks
 from fairlead_appproxy.service import AppProxy, ProxySettings
@@ -63,7 +64,7 @@ class TunnelsWorld(AccountsWorld):
         self.port = int(await self.child.stdout.readline())
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
-        self.node = NodeTunnels(cast(Runtime, OneRun(self.child.pid)), self.tasks.spawn)
+        self.node = NodeTunnels(RunConnections(cast(Runtime, OneRun(self.child.pid))), self.tasks.spawn)
         await self.hub.connect().serve(subjects.rpc_node("n1", "tunnel"), self.node.answer)
         self.proxy = AppProxy(self.hub.connect(), ProxySettings(port=0))
         self._proxying = asyncio.create_task(self.proxy.run())

@@ -158,6 +158,10 @@ class AsyncJobsRequests(AsyncTransport):
         """End a job's present run; the job waits for another one."""
         return await self._verb("jobs", job_id, "requeue")
 
+    async def signal(self, job_id: str, name: str) -> dict[str, Any]:
+        """Send a signal, such as "USR1", to the programs of a running job, once."""
+        return await self._verb("jobs", job_id, "signal", {"signal": name})
+
     async def hold(self, job_id: str) -> dict[str, Any]:
         """Keep a waiting job from starting."""
         return await self._verb("jobs", job_id, "hold")

@@ -154,6 +154,10 @@ class JobsRequests(Transport):
         """End a job's present run; the job waits for another one."""
         return self._verb("jobs", job_id, "requeue")
 
+    def signal(self, job_id: str, name: str) -> dict[str, Any]:
+        """Send a signal, such as "USR1", to the programs of a running job, once."""
+        return self._verb("jobs", job_id, "signal", {"signal": name})
+
     def hold(self, job_id: str) -> dict[str, Any]:
         """Keep a waiting job from starting."""
         return self._verb("jobs", job_id, "hold")

@@ -99,6 +99,7 @@ from fairlead_schemas.wire.events.nodes import (
 )
 from fairlead_schemas.wire.events.placement import (
     AllocationReleased,
+    AppReady,
     CheckpointSaved,
     JobPlaced,
     JobUnplaceable,
@@ -132,6 +133,7 @@ from fairlead_schemas.wire.events.queue import (
     JobRejected,
     JobReleased,
     JobRequeued,
+    JobSignalRequested,
     JobsRetired,
     JobStopRequested,
     JobSubmitted,
@@ -179,6 +181,7 @@ QueueEvent = (
     | ReservationRequested
     | PreemptionRequested
     | JobStopRequested
+    | JobSignalRequested
     | JobRequeued
     | JobSucceeded
     | JobFailed
@@ -196,7 +199,7 @@ PlacerEvent = (
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
-    | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
+    | PreemptionDeclined | RankStarted | RunStarted | AppReady | CheckpointSaved | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (

@@ -166,6 +166,15 @@ class CheckpointSaved(EventBase, tag=True, frozen=True, kw_only=True):
     noticed: bool = False  # it answers a notice: the run may be ended at once
 
 
+class AppReady(EventBase, tag=True, frozen=True, kw_only=True):
+    """The run's application serves for the first time, as its node has seen it."""
+
+    job: str
+    attempt: int
+    #: When, by the node's clock (Unix ns); 0: not known.
+    ready_ns: int = 0
+
+
 class RankEnded(EventBase, tag=True, frozen=True, kw_only=True):
     """A rank of a gang has ended while others have not (the last one's end is RunEnded)."""
 

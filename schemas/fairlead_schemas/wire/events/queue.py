@@ -326,6 +326,18 @@ class JobStopRequested(EventBase, tag=True, frozen=True, kw_only=True):
     ran_ns: int = 0
 
 
+class JobSignalRequested(EventBase, tag=True, frozen=True, kw_only=True):
+    """A person's signal goes to the programs of a running attempt: to each rank at most once, and to none that is not running by
+    then. The job stays as it is.
+    """
+
+    job: str
+    attempt: int
+    #: One of checkpoints.SENT_SIGNALS.
+    signal: str
+    by: str = ""
+
+
 class JobRequeued(EventBase, tag=True, frozen=True, kw_only=True):
     """The job goes back to the queue for another attempt."""
 

@@ -14,6 +14,7 @@ import msgspec
 from fairlead_agent.core.runs import RunKey
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.reports import (
+    AppSeen,
     CheckpointSeen,
     CleanSeen,
     ExitSeen,
@@ -25,8 +26,8 @@ from fairlead_schemas.wire.reports import (
 
 #: Version of the journal. A newer agent reads every older one; an older agent refuses a newer one by this
 #: number. 2: runs state how long they may continue without a lease. 3: starts and ends carry the boot's
-#: clock.
-FORMAT = 3
+#: clock. 4: signals that were sent are counted.
+FORMAT = 4
 
 Phase = Literal["accepted", "running", "ended", "clean"]
 OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
@@ -78,6 +79,19 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     phase: Phase = "accepted"
     #: As of its start's report; other than 0 only where compaction wrote the record.
     began_ns: int = 0
+    #: Number of the newest signal of a person that was sent; other than 0 only where compaction wrote the record.
+    signalled: int = 0
+    #: Its application was reported to serve; True only where compaction wrote the record.
+    app_ready: bool = False
+
+
+class Signalled(RecordBase, frozen=True, tag="signalled"):
+    """A person's signal of this number will be sent to the run, or was; it is not sent a second time."""
+
+    job: str
+    attempt: int
+    rank: int
+    number: int
 
 
 class Reported(RecordBase, frozen=True, tag="reported"):
@@ -129,13 +143,16 @@ class Ailing(RecordBase, frozen=True, tag="ailing"):
     boot_id: str
 
 
-Record = Ailing | Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned | Cut
+Record = (
+    Ailing | Opened | Booted | Took | Accepted | Signalled | Reported | Confirmed | Forgot | Numbered | Condemned | Cut
+)
 
 
 class RunEntry:
     """A run of the ledger."""
 
     __slots__ = (
+        "app_ready",
         "began_ns",
         "checkpoint",
         "epoch",
@@ -145,6 +162,7 @@ class RunEntry:
         "key",
         "phase",
         "saved",
+        "signalled",
         "stop_after_ns",
     )
 
@@ -161,6 +179,8 @@ class RunEntry:
         self.stop_after_ns = accepted.stop_after_ns
         #: Clock of this boot when it was seen to run; 0: it was not yet, or an older agent saw it.
         self.began_ns = accepted.began_ns
+        self.signalled = accepted.signalled
+        self.app_ready = accepted.app_ready
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -210,6 +230,10 @@ class Ledger:
             case Accepted():
                 key = RunKey(record.job, record.attempt, record.rank)
                 self.runs[key] = RunEntry(key, record)
+            case Signalled():
+                run = self.runs.get(RunKey(record.job, record.attempt, record.rank))
+                if run is not None:
+                    run.signalled = record.number
             case Reported():
                 self._reported(record.report)
             case Confirmed():
@@ -244,6 +268,8 @@ class Ledger:
         match report:
             case StartSeen():
                 run.phase, run.began_ns = "running", report.boot_ns
+            case AppSeen():
+                run.app_ready = True
             case CheckpointSeen():
                 run.saved = report.at_ns
             case ExitSeen():
@@ -280,6 +306,8 @@ class Ledger:
                 saved=run.saved,
                 phase=run.phase,
                 began_ns=run.began_ns,
+                signalled=run.signalled,
+                app_ready=run.app_ready,
             )
         for (gpu, code), boot_id in self.ailing.items():
             yield Ailing(gpu=gpu, code=code, boot_id=boot_id)

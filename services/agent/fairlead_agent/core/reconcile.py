@@ -16,16 +16,16 @@ import msgspec
 
 from fairlead_agent.core.checkpoint_reports import CheckpointReports
 from fairlead_agent.core.divergence import REMOVED, Divergence
-from fairlead_agent.core.ledger import Booted, Condemned, Confirmed, Cut, Forgot, Ledger, RunEntry, Took
+from fairlead_agent.core.ledger import Booted, Condemned, Confirmed, Cut, Forgot, Ledger, RunEntry, Signalled, Took
 from fairlead_agent.core.placer_lease import PlacerLease
 from fairlead_agent.core.run_start import RunStart
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SHARE_GRACE_NS, START_NS, RunStop, Stopping
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
-from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, Step
+from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, SignalRun, Step
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.events import StartFault
-from fairlead_schemas.wire.reports import HealthSeen, InventorySeen, ReportAck
+from fairlead_schemas.wire.reports import AppSeen, HealthSeen, InventorySeen, ReportAck
 from fairlead_schemas.wire.resources import Inventory
 
 
@@ -177,6 +177,9 @@ class Reconciler:
         if run is not None and run.phase == "accepted":
             self._run_start.started(key, image, at_ns, now)
             self._run_stop.terminate(key, now)  # for a stop that was requested while it was starting
+            order = (self.wanted or {}).get(key)
+            if order is not None:
+                self._signal(run, order)
         return self._draft.take()
 
     def exited(
@@ -210,6 +213,13 @@ class Reconciler:
     def checkpoint_marked(self, key: RunKey, mark: CheckpointMark, now: int) -> Step:
         """Record a run's report that its work is saved. The same report may come again and again."""
         self._checkpoint_reports.marked(key, mark, now)
+        return self._draft.take()
+
+    def app_serves(self, key: RunKey, at_ns: int) -> Step:
+        """Record that a run's application serves. The first word counts."""
+        run = self.ledger.runs.get(key)
+        if run is not None and run.phase == "running" and not run.app_ready and not key.rank:
+            self._draft.report(AppSeen(n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, at_ns=at_ns))
         return self._draft.take()
 
     def noticed(self, key: RunKey, mark: CheckpointMark | None, now: int) -> Step:
@@ -306,11 +316,24 @@ class Reconciler:
                 self._run_start.take_up(order, may_begin=may_begin, now=now, at_ns=at_ns)
             elif order.stop and run.open and not self._is_early(run, order, now):
                 self._run_stop.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
+            else:
+                self._signal(run, order)
         for key, run in runs.items():
             if run.open and key not in self.wanted:
                 self._run_stop.stop(run, "stopped", "", 0, run.grace_ns, now)
         if may_begin:
             begin(self._draft, self.layouts)
+
+    def _signal(self, run: RunEntry, order: RunOrder) -> None:
+        """Send the signals of the order that were not sent yet. Each is journalled first: after a crash between the two it is lost,
+        never sent twice, because a second one could end a program that handles the first."""
+        if run.phase != "running" or run.key in self.stopping:
+            return
+        job, attempt, rank = run.key
+        for number, name in order.signals:
+            if number > run.signalled:
+                self._draft.record(Signalled(job=job, attempt=attempt, rank=rank, number=number))
+                self._draft.ask(SignalRun(run.key, name))
 
     def _held_back(self) -> Iterator[tuple[RunEntry, RunOrder]]:
         """Runs with an order to stop for a time limit that they have not reached by this node's own clock."""

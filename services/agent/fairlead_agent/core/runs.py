@@ -145,6 +145,12 @@ class CheckpointMarked(NamedTuple):
     mark: CheckpointMark
 
 
+class RunServes(NamedTuple):
+    """The application of a run serves. Emitted again after an adoption."""
+
+    key: RunKey
+
+
 class RunNoticed(NamedTuple):
     """A run is notified now that its end is near."""
 
@@ -171,6 +177,7 @@ RunEvent = (
     | RunUnfit
     | RunOverShare
     | CheckpointMarked
+    | RunServes
     | RunNoticed
     | NoticeCommandEnded
 )

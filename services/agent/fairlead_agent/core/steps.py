@@ -30,6 +30,14 @@ class NoticeRun(NamedTuple):
     reason: str
 
 
+class SignalRun(NamedTuple):
+    """Send a person's signal to its program; that it is sent is in the journal."""
+
+    key: RunKey
+    #: Its name: "SIGUSR1".
+    signal: str
+
+
 class TerminateRun(NamedTuple):
     """Ask it to end (TERM)."""
 
@@ -57,7 +65,7 @@ class RepartitionGpu(NamedTuple):
     refusal: str
 
 
-Instruction = StartRun | NoticeRun | TerminateRun | KillRun | GiveUp | RepartitionGpu
+Instruction = StartRun | NoticeRun | SignalRun | TerminateRun | KillRun | GiveUp | RepartitionGpu
 
 
 class Step(NamedTuple):

@@ -23,6 +23,8 @@ from fairlead_schemas.jobfile.agent_fields import (
     OutputBounds,
     Secret,
     Volume,
+    app_faults,
+    app_of,
     mount_faults,
     output_of,
     project_directory,
@@ -30,8 +32,9 @@ from fairlead_schemas.jobfile.agent_fields import (
     volume_of,
     work_faults,
 )
-from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, AppWords, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.jobfile.outputs import output_faults, outputs_of
+from fairlead_schemas.policies.apps import App
 from fairlead_schemas.policies.launchers import LED, launcher_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
@@ -201,6 +204,8 @@ class Program(msgspec.Struct, frozen=True):
     output: OutputWords = OutputWords()
     sync: str = ""
     outputs: dict[str, str | list[str]] = {}
+    app: str | AppWords = ""
+    kind: str = "batch"
 
 
 class NodePlace(NamedTuple):
@@ -245,6 +250,8 @@ class Launch(NamedTuple):
     output: OutputBounds = NODE_BOUNDS
     #: Name of the directory that its submitter sent (wire/trees.py); "" for none.
     sync: str = ""
+    #: Application that rank 0 serves.
+    app: App | None = None
     #: Path of the directory of its own that becomes `work` in the run's directory (files/sync_tree.py); "" for none.
     work: str = ""
 
@@ -306,7 +313,15 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         box_inside=inside,
         output=output,
         sync=program.sync,
+        app=_checked_app(program) if not order.rank else None,
     )
+
+
+def _checked_app(program: Program) -> App | None:
+    """Return the application of a job file. Raises Unlaunchable for a wrong one."""
+    if faults := [*app_faults(program.app, program.kind)]:
+        raise Unlaunchable("; ".join(f"{fault.field}: {fault.message}" for fault in faults), "job")
+    return app_of(program.app)
 
 
 def _workdir(program: Program, place: NodePlace) -> str:

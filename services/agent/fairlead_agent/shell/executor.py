@@ -19,6 +19,7 @@ from fairlead_agent.core.steps import (
     KillRun,
     NoticeRun,
     RepartitionGpu,
+    SignalRun,
     StartRun,
     Step,
     TerminateRun,
@@ -137,6 +138,9 @@ class StepExecutor:
             case NoticeRun():
                 self._tick.set()
                 self._notice(instruction)
+            case SignalRun(key, name):
+                _log.info("signal of a person", job=key.job, attempt=key.attempt, rank=key.rank, signal=name)
+                self._runtime.signal(key, name)
             case TerminateRun(key):
                 self._tick.set()
                 if not self._starter.stop(key):

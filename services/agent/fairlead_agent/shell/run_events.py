@@ -23,6 +23,7 @@ from fairlead_agent.core.runs import (
     RunNoticed,
     RunOverShare,
     RunPreparing,
+    RunServes,
     RunStartFailed,
     RunUnfit,
 )
@@ -32,6 +33,7 @@ from fairlead_agent.files.journal import Journal
 from fairlead_agent.launch.preparation import LaunchPreparation
 from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.app_watcher import AppWatcher
 from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.gpu_use import GpuSampler
 from fairlead_agent.shell.output import OutputShipper
@@ -50,6 +52,7 @@ class RunEventHandler:
         *,
         sampler: GpuSampler,
         checkpoints: CheckpointWatcher,
+        apps: AppWatcher,
         monitor: HealthMonitor,
         preparation: LaunchPreparation,
         ender: RunEnder,
@@ -58,7 +61,7 @@ class RunEventHandler:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._core, self._journal, self._runtime, self._output = core, journal, runtime, output
-        self._sampler, self._checkpoints, self._monitor = sampler, checkpoints, monitor
+        self._sampler, self._checkpoints, self._monitor, self._apps = sampler, checkpoints, monitor, apps
         self._preparation, self._ender, self._do, self._spawn = preparation, ender, do, spawn
         self._directory = directory
 
@@ -84,6 +87,8 @@ class RunEventHandler:
                 self._do(self._core.over_share(key, message, boottime_ns()))
             case CheckpointMarked(key, mark):
                 self._do(self._core.checkpoint_marked(key, mark, boottime_ns()))
+            case RunServes(key):
+                self._do(self._core.app_serves(key, time.time_ns()))
             case RunNoticed(key, mark):
                 self._do(self._core.noticed(key, mark, boottime_ns()))
             case NoticeCommandEnded(key, saved):
@@ -125,6 +130,7 @@ class RunEventHandler:
             if what.state == "running":
                 self._sampler.hold(run)
                 self._checkpoints.hold(run)
+                self._apps.hold(run)
         return found
 
     def _started(self, key: RunKey, image: str) -> None:
@@ -133,6 +139,7 @@ class RunEventHandler:
         if run is not None:
             self._sampler.hold(run)
             self._checkpoints.hold(run)
+            self._apps.hold(run)
         self._monitor.started(key)
         self._do(self._core.started(key, boottime_ns(), time.time_ns(), image))
 
@@ -148,6 +155,7 @@ class RunEventHandler:
         if clean:
             self._release_gpus(key)
         mark = self._checkpoints.let_go(key)
+        self._apps.let_go(key)
         self._do(self._core.exited(key, exit, clean, time.time_ns(), mark, now=boottime_ns()))
         self._preparation.over(key)
         self._runtime.release(key)

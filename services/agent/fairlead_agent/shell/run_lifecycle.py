@@ -22,6 +22,7 @@ from fairlead_agent.files.guard_files import GuardReports
 from fairlead_agent.launch.plan import Launch, NodePlace, Unlaunchable, plan, read_program
 from fairlead_agent.launch.preparation import LaunchPreparation
 from fairlead_agent.launch.sync_tree import SyncTrees
+from fairlead_agent.linux.run_apps import environment_of
 from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.run_directory import write_note
@@ -108,6 +109,8 @@ class RunStarter:
         try:
             launch = plan(order, read_program(order.spec), self._place)
             launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
+            if launch.app is not None:
+                launch.env.update(environment_of(launch.app))
             if len(order.nodes) > 1 or launch.output.work:
                 self._spawn(self._guarded(launch.key, self._prepare_and_start(launch)))
                 return

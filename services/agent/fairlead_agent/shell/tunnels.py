@@ -5,7 +5,6 @@ Start at `NodeTunnels.answer`.
 
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -16,8 +15,8 @@ import msgspec
 import structlog
 
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.linux.run_ports import NoListener, connect_to_run
-from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.linux.run_ports import NoListener
+from fairlead_agent.shell.run_connections import NotRunning, RunConnections
 from fairlead_bus.port import Message
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpened
@@ -39,26 +38,27 @@ class TunnelRefused(Exception):
 class NodeTunnels:
     """Tunnels of one node."""
 
-    def __init__(self, runtime: Runtime, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        self._runtime, self._spawn = runtime, spawn
+    def __init__(self, connections: RunConnections, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        self._connections, self._spawn = connections, spawn
         self.open = 0
 
     async def answer(self, message: Message) -> bytes:
         """Open the tunnel that a gateway asks for; return its TunnelOpened."""
         try:
-            await self._open(_decode(message.payload))
+            token = await self._open(_decode(message.payload))
         except msgspec.MsgspecError as error:
             return _answer(f"expected an OpenTunnel: {error}")
-        except (TunnelRefused, NoListener) as refused:
+        except (TunnelRefused, NotRunning, NoListener) as refused:
             return _answer(str(refused))
-        return _answer("")
+        return _answer("", token)
 
-    async def _open(self, asked: OpenTunnel) -> None:
+    async def _open(self, asked: OpenTunnel) -> str:
+        """Open a tunnel; return the secret of the application that it leads to, "" for a port."""
         if self.open >= TUNNELS_MAX:
             raise TunnelRefused(f"the node has {TUNNELS_MAX} tunnels already")
         self.open += 1
         try:
-            inside = await self._connect(asked)
+            inside, token = await self._connect(asked)
             try:
                 proxy = await _dial(asked.address, asked.ticket)
             except BaseException:
@@ -68,23 +68,20 @@ class NodeTunnels:
             self.open -= 1
             raise
         self._spawn(self._carry(inside, proxy))
+        return token
 
-    async def _connect(self, asked: OpenTunnel) -> socket.socket:
+    async def _connect(self, asked: OpenTunnel) -> tuple[socket.socket, str]:
         key = RunKey(asked.job, asked.attempt, asked.rank)
-        if not is_job_id(asked.job) or not 0 < asked.port < 2**16:
+        if not is_job_id(asked.job) or not (asked.app or 0 < asked.port < 2**16):
             raise TunnelRefused("expected a job id and a port from 1 to 65535")
-        pid = self._runtime.programs().get(key)
-        if pid is None:
-            raise TunnelRefused("the run is not running on this node")
-        everything = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- names alone
-        owners = await self._runtime.owners(everything)
-        pids = {each for each, owner in owners.items() if owner == key} | {pid}
         try:
-            return await asyncio.to_thread(connect_to_run, pid, pids, asked.port)
+            if asked.app:
+                inside, app = await self._connections.to_app(key)
+                return inside, app.token
+            return await self._connections.to_port(key, asked.port), ""
         except OSError as error:
-            raise TunnelRefused(
-                f"port {asked.port} of the run cannot be connected to: {error.strerror or error}"
-            ) from error
+            what = "the application" if asked.app else f"port {asked.port}"
+            raise TunnelRefused(f"{what} of the run cannot be connected to: {error.strerror or error}") from error
 
     async def _carry(self, inside: socket.socket, proxy: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
         """Pass bytes both ways until both sides have ended, or one fails."""
@@ -135,5 +132,5 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write_eof()
 
 
-def _answer(error: str) -> bytes:
-    return msgspec.json.encode(TunnelOpened(error=error))
+def _answer(error: str, token: str = "") -> bytes:
+    return msgspec.json.encode(TunnelOpened(error=error, token=token))

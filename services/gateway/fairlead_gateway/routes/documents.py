@@ -110,6 +110,7 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         lost_seconds=row.lost_ns // SECOND_NS,
         idle=job_idle(views, row),
         extended_until=rfc3339_or_none(row.extended_until_ns),
+        ready_at=rfc3339_or_none(row.app_ready_ns),
         attempts=attempts_of(row),
     )
 

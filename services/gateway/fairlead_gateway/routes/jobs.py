@@ -16,12 +16,20 @@ from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_r
 from fairlead_gateway.routes import entity_tags
 from fairlead_gateway.routes.documents import job_document
 from fairlead_gateway.routes.entity_tags import key_part, unchanged_since
-from fairlead_gateway.routes.request_bodies import CancelRequest, EmptyRequest, JobChange, MoveRequest, require_job
+from fairlead_gateway.routes.request_bodies import (
+    CancelRequest,
+    EmptyRequest,
+    JobChange,
+    MoveRequest,
+    SignalRequest,
+    require_job,
+)
 from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
 from fairlead_schemas.http.api import Job, SubmitResult
 from fairlead_schemas.jobfile.update import change_fault
+from fairlead_schemas.policies.checkpoints import signal_fault, signal_name
 from fairlead_schemas.units.ids import array_of, is_queue_path
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
 from fairlead_schemas.units.validation import FieldError
@@ -51,6 +59,7 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
     router = Router()
     for verb in JOB_VERBS:
         _add_verb(router, views, queue, waiter, verb)
+    _add_signal(router, views, queue, waiter)
     _add_move(router, views, queue, waiter)
     _add_update(router, views, queue, waiter)
     return router
@@ -80,6 +89,30 @@ def _add_verb(router: Router, views: Views, queue: CommandPublisher, waiter: Res
         await waiter.carry_out(
             queue,
             JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields),
+            shown_to(views, head.caller, verb_refusal),
+        )
+        return job_or_id(views, job, head.caller)
+
+
+def _add_signal(router: Router, views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> None:
+    @router.command(
+        "POST",
+        "/v1/jobs/{job}:signal",
+        "Send a signal to the programs of a running job, once",
+        Job,
+        SubmitResult,
+        right=on_job("job:cancel"),
+        body=SignalRequest,
+    )
+    async def signal_job(job: str, request: Request) -> Response:
+        head, name = head_of(request), signal_name((await read_request(request, SignalRequest)).signal)
+        require_job(views, job)
+        if fault := signal_fault(name):
+            raise bad_field("signal", fault)
+        command_id = waiter.command_id(queue, head, "signal", job, name)
+        await waiter.carry_out(
+            queue,
+            commands.SignalJob(id=command_id, user=head.user, authority=head.authority, job=job, signal=name),
             shown_to(views, head.caller, verb_refusal),
         )
         return job_or_id(views, job, head.caller)

@@ -34,6 +34,12 @@ class CancelRequest(_Strict, frozen=True, kw_only=True):
     save: bool = False
 
 
+class SignalRequest(_Strict, frozen=True, kw_only=True):
+    """Body of a signal. `signal`: SIGUSR1, SIGUSR2, SIGINT or SIGHUP, with or without SIG."""
+
+    signal: str
+
+
 class PiecesRequest(_Strict, frozen=True, kw_only=True):
     """Body of a question: pieces of a directory, by their SHA-256 in hex digits."""
 

@@ -334,6 +334,7 @@ class RunsView:
             ev.OfferReturned: self._returned,
             ev.RankStarted: self._rank_started,
             ev.RunStarted: self._run_started,
+            ev.AppReady: self._app_ready,
             ev.CheckpointSaved: self._saved,
             ev.RankEnded: self._rank_ended,
             ev.RunEnded: self._run_ended,
@@ -365,10 +366,15 @@ class RunsView:
         self._jobs.move(row, "RunStarted", seq)
         row.started_ns = at_ns
         row.runs_since_ns = self._clock()
+        row.app_ready_ns = 0
         if row.array_id:
             array = self._jobs.rows.get(row.array_id)
             if array is not None and not array.started_ns:
                 array.started_ns = at_ns
+
+    def _app_ready(self, e: ev.AppReady, seq: int, at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        row.app_ready_ns, row.changed_seq = at_ns, seq
 
     def _saved(self, e: ev.CheckpointSaved, seq: int, _at_ns: int) -> None:
         row = self._jobs.rows[e.job]

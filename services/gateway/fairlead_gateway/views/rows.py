@@ -220,6 +220,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     reclaimed: IdleReport | None = None
     #: Jobs that were asked to yield to this attempt because they lay idle.
     idle_from: tuple[str, ...] = ()
+    #: When its application served for the first time in the newest run.
+    app_ready_ns: int = 0
 
     @property
     def has_yielded(self) -> bool:

@@ -4,7 +4,7 @@ Nodes that are kept for a job, and runs that yield to one: what was asked, and w
 """
 
 from fairlead_bus.core import EventHandlers, EventPosition
-from fairlead_placer.apply.runs import stop
+from fairlead_placer.apply.runs import add_signal, stop
 from fairlead_placer.cluster.entities import (
     JobRecord,
     Offer,
@@ -85,6 +85,13 @@ def _job_stop_requested(state: ClusterState, event: ev.JobStopRequested, at: Eve
         )
     else:
         _want_back(state, event.job, event.attempt, at.id, event.reason)
+
+
+def _job_signal_requested(state: ClusterState, event: ev.JobSignalRequested, at: EventPosition) -> None:
+    """A run that is gone, or has an end ordered, gets none any more."""
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and not run.is_stopping:
+        add_signal(state, run, event.signal)
 
 
 def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: str) -> None:
@@ -207,6 +214,7 @@ HANDLERS: EventHandlers[ClusterState] = {
     ev.JobOffered: _job_offered,
     ev.OfferWithdrawn: _job_recalled,
     ev.JobStopRequested: _job_stop_requested,
+    ev.JobSignalRequested: _job_signal_requested,
     ev.JobRequeued: _job_requeued,
     ev.JobSucceeded: _job_finished,
     ev.JobFailed: _job_finished,

@@ -19,6 +19,9 @@ from fairlead_schemas.wire import events as ev
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * SECOND_NS
 
+#: Signals that the orders of a run carry: an agent that was away gets the newest.
+SIGNALS_MAX = 16
+
 #: Stops that a stronger one replaces.
 YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
 
@@ -75,6 +78,10 @@ def _rank_started(state: ClusterState, event: ev.RankStarted, at: EventPosition)
 def _run_started(state: ClusterState, event: ev.RunStarted, at: EventPosition) -> None:
     run = state.runs[f"{event.job}.{event.attempt}"]
     state.start_ranks(run, run.all_ranks, at.time_ns)
+
+
+def _app_ready(state: ClusterState, event: ev.AppReady, at: EventPosition) -> None:
+    state.set(state.runs[run_key(event.job, event.attempt)], "app_ready", True)
 
 
 def _checkpoint_saved(state: ClusterState, event: ev.CheckpointSaved, at: EventPosition) -> None:
@@ -159,6 +166,13 @@ def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice
         _touch_live(state, run)
 
 
+def add_signal(state: ClusterState, run: PlacedRun, name: str) -> None:
+    """Add a signal to the orders of a run's living ranks. Its number lets each agent deliver it once."""
+    number = run.signals[-1][0] + 1 if run.signals else 1
+    state.set(run, "signals", (*run.signals, (number, name))[-SIGNALS_MAX:])
+    _touch_live(state, run)
+
+
 def _give_notice(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
     job = state.job_of(run)
     if job is not None and job.checkpoint is not None and job.checkpoint.is_told:
@@ -213,6 +227,7 @@ HANDLERS: EventHandlers[ClusterState] = {
     ev.OfferReturned: _offer_returned,
     ev.RankStarted: _rank_started,
     ev.RunStarted: _run_started,
+    ev.AppReady: _app_ready,
     ev.CheckpointSaved: _checkpoint_saved,
     ev.RankEnded: _rank_ended,
     ev.RunEnded: _run_ended,

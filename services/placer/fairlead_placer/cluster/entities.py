@@ -369,8 +369,12 @@ class PlacedRun(msgspec.Struct, eq=False):
     ran_ns: int = 0
     #: Time of its last report that its work is saved; 0: never.
     saved_ns: int = 0
+    #: True once its application has served.
+    app_ready: bool = False
     #: Rules by which it is idle and its GPUs are given to waiting jobs.
     idle: tuple[IdleRule, ...] = ()
+    #: Newest signals that people have sent to it, by rising number: (number, name).
+    signals: tuple[tuple[int, str], ...] = ()
     #: Why the attempt before this one has ended, "" for the first.
     restarted: str = ""
     #: The first rank's end that was no success; it decides the outcome and stops the others, unless `gang` says otherwise.

@@ -23,6 +23,7 @@ from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_tain
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import digest_of
 from fairlead_schemas.wire.reports import (
+    AppSeen,
     CheckpointSeen,
     CleanSeen,
     ExitSeen,
@@ -240,6 +241,10 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
             run = _run_of(draft, node, report, cause)
             if run is not None:
                 run_lifecycle.said_saved(draft, run, report, cause)
+        case AppSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None:
+                run_lifecycle.app_serves(draft, run, report, cause)
         case CleanSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None and run.ended >> report.rank & 1:
@@ -258,7 +263,10 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
 
 
 def _run_of(
-    draft: PlacerDraft, node: ClusterNode, report: StartSeen | CheckpointSeen | ExitSeen | CleanSeen, cause: str
+    draft: PlacerDraft,
+    node: ClusterNode,
+    report: StartSeen | AppSeen | CheckpointSeen | ExitSeen | CleanSeen,
+    cause: str,
 ) -> PlacedRun | None:
     """The run whose part the node holds at that rank. A start of anything else was never authorised."""
     key = run_key(report.job, report.attempt)

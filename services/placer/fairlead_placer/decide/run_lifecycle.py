@@ -14,7 +14,7 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.policies.checkpoints import note_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.reports import IMAGE_CHARS_MAX, CheckpointSeen, StartSeen
+from fairlead_schemas.wire.reports import IMAGE_CHARS_MAX, AppSeen, CheckpointSeen, StartSeen
 
 #: Agents report saves at most half as often, except for the last report before an end.
 SAVED_EVERY_NS = 5 * SECOND_NS
@@ -55,6 +55,13 @@ def said_saved(draft: PlacerDraft, run: PlacedRun, report: CheckpointSeen, cause
     note = note_of(report.note)
     event = ev.CheckpointSaved(cause=cause, job=run.job, attempt=run.attempt, note=note, noticed=noticed)
     draft.emit(event, encoded_bytes(note))
+
+
+def app_serves(draft: PlacerDraft, run: PlacedRun, report: AppSeen, cause: str) -> None:
+    """The application of rank 0 serves. Only the first word of an attempt says something new."""
+    if not report.rank and not run.ended & 1 and not run.app_ready:
+        ready_ns = node_clock(report.at_ns)
+        draft.emit(ev.AppReady(cause=cause, job=run.job, attempt=run.attempt, ready_ns=ready_ns))
 
 
 def rank_ended(

@@ -1,7 +1,7 @@
 """Decisions on people's commands, one by one. Every command leads to exactly one event that names it.
 
-Cancel asks for an end and is refused if one has come or is on its way; requeue ends a run and no job; hold and release move waiting jobs. A command
-for an array applies to all its elements. An element that does not exist yet cannot be named.
+Cancel asks for an end and is refused if one has come or is on its way; requeue ends a run and no job; a signal goes to a run and moves no job;
+hold and release move waiting jobs. A command for an array applies to all its elements. An element that does not exist yet cannot be named.
 """
 
 from collections.abc import Callable
@@ -24,6 +24,7 @@ from fairlead_queue.decide.job_update import raises_limit_at_work, update_refusa
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.waiting.pending import Array, LiveJob
+from fairlead_schemas.policies.checkpoints import signal_fault
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import MICROSECOND_NS
@@ -180,6 +181,22 @@ def _requeue(draft: QueueDraft, command: cmd.RequeueJob, cause: str) -> ev.Queue
         return _conflict(f"job {job.id} is {state}; only a job that runs can be requeued, and it waits already")
     draft.states[job.id] = "stopping"
     return ev.JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="requeued", by=command.user)
+
+
+def _signal(draft: QueueDraft, command: cmd.SignalJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
+    if job is None:
+        return _unknown(draft, command.job, state)
+    fault = signal_fault(command.signal)
+    if fault:
+        return CommandRefusal("invalid", f"signal: {fault}")
+    if isinstance(job, Array):
+        return _conflict(f"job {job.id} is an array; send it to elements that run, such as {job.id}_{job.first}")
+    if state != "running" or job.end is not None:
+        return _conflict(
+            f"job {job.id} is {state if job.end is None else 'ending'}; only a job that runs gets a signal"
+        )
+    return ev.JobSignalRequested(cause=cause, job=job.id, attempt=job.attempt, signal=command.signal, by=command.user)
 
 
 def _hold(draft: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent | CommandRefusal:
@@ -355,6 +372,7 @@ HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRef
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _cancel,
     cmd.RequeueJob: _requeue,
+    cmd.SignalJob: _signal,
     cmd.HoldJob: _hold,
     cmd.ReleaseJob: _release,
     cmd.MoveJob: _move,

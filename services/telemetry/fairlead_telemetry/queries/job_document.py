@@ -157,7 +157,9 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
     name = type(event).__name__
     if name in lifecycle.NOT_MOVING:
         _note(job, event)
-        if isinstance(event, ev.CheckpointSaved):
+        if isinstance(event, ev.AppReady):
+            job.ready_at = rfc3339(happened.at_ns)
+        elif isinstance(event, ev.CheckpointSaved):
             job.saved_at, job.saved_note = rfc3339(happened.at_ns), event.note
         elif isinstance(event, ev.JobUpdated):
             _update(job, event)

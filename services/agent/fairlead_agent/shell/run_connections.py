@@ -1,0 +1,49 @@
+"""Connections into runs of one node: to a port, or to their application.
+
+Start at `RunConnections.to_port`.
+"""
+
+import asyncio
+import socket
+
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.run_apps import RunApp, all_processes, app_of_program, connect_to_app
+from fairlead_agent.linux.run_ports import connect_to_run
+from fairlead_agent.runtimes.port import Runtime
+
+
+class NotRunning(Exception):
+    """The run is not running on this node, or has no application; the message says which."""
+
+
+class RunConnections:
+    """Connections into the runs of a runtime. Everything raises NotRunning, NoListener and OSError."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def to_port(self, key: RunKey, port: int) -> socket.socket:
+        """Return a connection to a port of a run."""
+        pid, pids = await self._processes(key)
+        return await asyncio.to_thread(connect_to_run, pid, pids, port)
+
+    async def to_app(self, key: RunKey) -> tuple[socket.socket, RunApp]:
+        """Return a connection to the application of a run, and what the run was told of it."""
+        pid, pids = await self._processes(key)
+        app = self.app(key)
+        return await asyncio.to_thread(connect_to_app, pid, pids, app), app
+
+    def app(self, key: RunKey) -> RunApp:
+        """Return the application of a run."""
+        pid = self._runtime.programs().get(key)
+        app = app_of_program(pid) if pid is not None else None
+        if app is None:
+            raise NotRunning("the run has no application" if pid is not None else "the run is not running on this node")
+        return app
+
+    async def _processes(self, key: RunKey) -> tuple[int, set[int]]:
+        pid = self._runtime.programs().get(key)
+        if pid is None:
+            raise NotRunning("the run is not running on this node")
+        owners = await self._runtime.owners(all_processes())
+        return pid, {each for each, owner in owners.items() if owner == key} | {pid}
