@@ -10,7 +10,9 @@ from typing import NamedTuple, Protocol
 
 from fairlead_agent.core.runs import Emit, Found, RunKey
 from fairlead_agent.launch.plan import Launch
+from fairlead_agent.runtimes.entered import Entered
 from fairlead_schemas.jobfile.agent_fields import OutputBounds
+from fairlead_schemas.wire.terminal import StartCommand
 
 #: Of what a command has printed, the end.
 OUTPUT_BYTES_MAX = 1000
@@ -67,6 +69,12 @@ class Runtime(Protocol):
 
         A command that takes longer than `timeout_s` is not awaited; it ends with the run at the latest. Never raises for the
         command's failure.
+        """
+        ...
+
+    async def enter(self, key: RunKey, command: StartCommand) -> Entered:
+        """Start a command that a person talks to, next to the run's program: in the same place, as the same user, with its
+        environment, namespaces, control group and limits. It ends with the run. Raises CannotEnter.
         """
         ...
 

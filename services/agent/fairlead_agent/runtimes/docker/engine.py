@@ -174,6 +174,21 @@ async def answer(
         writer.close()
 
 
+async def upgrade(socket: str, path: str, body: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the stream in both directions that a POST becomes; the caller closes it. Raises EngineRefused, OSError."""
+    async with asyncio.timeout(HEAD_S):
+        reader, writer = await asyncio.open_unix_connection(socket, limit=READ_BYTES)
+        try:
+            head = f"POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            await _head(reader)
+        except BaseException:
+            writer.close()
+            raise
+    return reader, writer
+
+
 async def _head(reader: asyncio.StreamReader) -> None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")

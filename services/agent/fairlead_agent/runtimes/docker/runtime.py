@@ -35,15 +35,18 @@ from fairlead_agent.runtimes.docker.container_run import (
 from fairlead_agent.runtimes.docker.creation import PULLING, RunNotes, cdi_devices, create, make_directory, own_files
 from fairlead_agent.runtimes.docker.ends import how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, EngineNews, Patience, why
+from fairlead_agent.runtimes.docker.entering import EnteredContainer
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.holdings import Holdings, NotGranted
 from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed
+from fairlead_agent.runtimes.entered import CannotEnter
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork, Grants
 from fairlead_schemas.jobfile.agent_fields import OutputBounds
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.wire.events import StartFault
+from fairlead_schemas.wire.terminal import StartCommand
 
 CONFLICT = 409
 #: runc's words where the image has no such program.
@@ -296,6 +299,13 @@ class DockerRuntime:
             return await self.engine.call(lambda api: exec_in(api, run.container, argv, env), timeout_s)
         except ENGINE_ERRORS as error:
             return Executed(None, why(error) or f"it took longer than {timeout_s:.0f} s")
+
+    async def enter(self, key: RunKey, command: StartCommand) -> EnteredContainer:
+        """Start a command in the container."""
+        run = self._runs.get(key)
+        if run is None or not run.container:
+            raise CannotEnter("the run is not running on this node")
+        return await EnteredContainer.start(self.engine, run.container, command)
 
     def checkpoint_file(self, key: RunKey) -> Path:
         """In the run's directory; mounted into the container."""

@@ -29,18 +29,22 @@ from fairlead_agent.linux.processes import (
     Tagged,
     kill_exactly,
     kill_marked,
+    mark_of,
     run_of,
     signal_tagged,
     tag,
     tag_prefix,
     tagged,
 )
+from fairlead_agent.runtimes.entered import CannotEnter
 from fairlead_agent.runtimes.port import OUTPUT_BYTES_MAX, Executed, RuntimeUnfit
+from fairlead_agent.runtimes.process.entering import EnteredProcess
 from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
 from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.runtimes.run_files import WORK
 from fairlead_schemas.jobfile.agent_fields import OutputBounds
+from fairlead_schemas.wire.terminal import StartCommand
 
 
 async def run_beside(pid: int, argv: Sequence[str], timeout_s: float, more: Mapping[str, str]) -> Executed:
@@ -92,7 +96,7 @@ _log = structlog.get_logger()
 
 
 class _Run:
-    __slots__ = ("key", "mark", "orphan", "pid", "request", "signalled", "unsent")
+    __slots__ = ("inside", "key", "mark", "orphan", "pid", "request", "signalled", "unsent", "was_entered")
 
     def __init__(self, key: RunKey, request: dict[str, object] | None = None) -> None:
         self.key = key
@@ -105,6 +109,9 @@ class _Run:
         self.pid = 0
         #: Of its processes (processes.py); 0: not known.
         self.mark = 0
+        #: Commands that people run inside it now. They are the agent's children, so no spawner ends what they leave behind.
+        self.inside: set[EnteredProcess] = set()
+        self.was_entered = False
         #: Its spawner was killed: the run has no parent, and this runtime watches it.
         self.orphan: Tagged | None = None
 
@@ -206,6 +213,27 @@ class ProcessRuntime:
         pid = run.program if run is not None else 0
         return await run_beside(pid, argv, timeout_s, env) if pid else Executed(None, "it does not run")
 
+    async def enter(self, key: RunKey, command: StartCommand) -> EnteredProcess:
+        """Start a command as a child of the agent; it takes over what the run's program has of the machine, its tag and mark, too."""
+        run = self._runs.get(key.name)
+        if run is None or not run.program:
+            raise CannotEnter("the run is not running on this node")
+        try:
+            proc = os.open(f"/proc/{run.program}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            raise CannotEnter("the run has ended") from None
+        run.was_entered, run.mark = True, run.mark or mark_of(run.program)
+        try:
+            entered = await EnteredProcess.start(proc, tag(self._prefix, key.name, self._home), command)
+        finally:
+            os.close(proc)
+        if self._runs.get(key.name) is not run:
+            entered.kill()  # nobody else ends it any more
+            raise CannotEnter("the run has ended")
+        run.inside.add(entered)
+        entered.on_end(lambda: run.inside.discard(entered))
+        return entered
+
     def checkpoint_file(self, key: RunKey) -> Path:
         """In its directory."""
         return Path(f"{self._base}/{key.name}/{CHECKPOINT}")
@@ -292,7 +320,9 @@ class ProcessRuntime:
 
     def _ended(self, run: _Run, exit: Exit) -> None:
         self._runs.pop(run.key.name, None)
-        if not run.signalled and run.orphan is None:
+        for each in [*run.inside]:
+            each.kill()
+        if not run.signalled and run.orphan is None and not run.was_entered:
             self._emit(RunExited(run.key, exit))
             return
         self._sweeper.sweep(run.key, exit, run.mark)  # of an orphan no spawner ends what it has left
@@ -352,6 +382,7 @@ class ProcessRuntime:
         name = key.name
         run = self._runs.setdefault(name, _Run(key))
         run.mark = listing.marks.get(name, 0)
+        run.was_entered = True  # perhaps, over an agent that has ended since
         if name in listing.running:
             run.pid = listing.running[name]
             return Found("running")
