@@ -30,8 +30,7 @@ def connect_tunnel(tunnel: NewTunnel) -> socket.socket:
     try:
         if parts.scheme == "https":
             connection = ssl.create_default_context().wrap_socket(connection, server_hostname=parts.hostname)
-        head = f"GET {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: Upgrade\r\nUpgrade: {CLIENT_END}\r\n"
-        connection.sendall(f"{head}Authorization: Bearer {tunnel.code}\r\n\r\n".encode())
+        connection.sendall(tunnel_head(tunnel))
         status = _read_head(connection).partition(b"\r\n")[0]
         if b" 101 " not in status:
             raise Unreachable(f"the app proxy refused the connection: {status.decode('latin-1')}")
@@ -42,6 +41,13 @@ def connect_tunnel(tunnel: NewTunnel) -> socket.socket:
             raise Unreachable(f"the app proxy at {tunnel.address} gave no answer: {error}") from error
         raise
     return connection
+
+
+def tunnel_head(tunnel: NewTunnel) -> bytes:
+    """Return what a client sends first."""
+    host = urlsplit(tunnel.address).netloc
+    head = f"GET {PATH} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: {CLIENT_END}\r\n"
+    return f"{head}Authorization: Bearer {tunnel.code}\r\n\r\n".encode()
 
 
 def _read_head(connection: socket.socket) -> bytes:

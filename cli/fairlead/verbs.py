@@ -93,6 +93,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "Jobs",
+        "exec",
+        "enter:exec_",
+        "Run a command inside a running job, where and as its program runs; exit with the command's exit code.",
+    ),
+    Verb(
+        "Jobs",
         "port-forward",
         "port_forward:port_forward",
         "Forward ports of this machine to ports inside a running job, until Ctrl-C.",

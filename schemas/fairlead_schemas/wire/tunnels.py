@@ -1,4 +1,4 @@
-"""Tunnels: a connection from a client over the app proxy to a port inside a run, for as long as the right to it lasts.
+"""Tunnels: a connection from a client over the app proxy to a port or a command inside a run, as long as the right to it lasts.
 
 The gateway asks the proxy to expect both ends, and the node to dial out to the proxy with a ticket that is good once. The client
 comes with a code that is good once. Neither can be used for anything else, and the proxy sees only their digests. The proxy
@@ -50,17 +50,19 @@ class TunnelExpected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class OpenTunnel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Question of a gateway to a node: connect a port of a run, or its application, with the proxy at an address."""
+    """Question of a gateway to a node: connect a port of a run, its application, or a terminal in it, with the proxy at an address."""
 
     job: str
     attempt: int
     rank: int
-    #: 0 with `app`.
+    #: 0 with `app` and `terminal`.
     port: int
     address: str
     ticket: str
     #: True: to where the application of the run listens.
     app: bool = False
+    #: True: to a command inside the run (wire/terminal.py). An older node refuses port 0.
+    terminal: bool = False
 
 
 class TunnelOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

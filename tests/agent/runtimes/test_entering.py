@@ -49,7 +49,7 @@ class Visit:
             return await self.carrying
 
     async def until(self, met: Callable[[bytes], bool]) -> None:
-        await eventually_async(lambda: met(self.heard.out), within_s=20, what=lambda: repr(self.heard.out[-200:]))
+        await eventually_async(lambda: met(self.heard.out), within_s=20)
 
 
 async def running(world: RuntimeWorld, script: str = "echo ready; exec sleep 60") -> tuple[Runtime, Watch]:

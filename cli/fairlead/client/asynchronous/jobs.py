@@ -196,6 +196,13 @@ class AsyncJobsRequests(AsyncTransport):
         answer = await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", {"port": port, "rank": rank})
         return decode(answer.content, NewTunnel)
 
+    async def open_terminal(self, job_id: str, *, rank: int = 0) -> NewTunnel:
+        """Open a connection to a command inside a running job, which `fairlead.terminal_link` names. Raises Conflict where the job does
+        not run.
+        """
+        answer = await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", {"to": "terminal", "rank": rank})
+        return decode(answer.content, NewTunnel)
+
     async def idle(self) -> IdleOverview:
         """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""
         return decode((await self._get("/v1/idle")).content, IdleOverview)

@@ -52,8 +52,8 @@ class Entered(Protocol):
         """Send a signal to the foreground of its terminal, or to its group where it has none."""
         ...
 
-    async def hang_up(self) -> None:
-        """Send SIGHUP, as a lost connection does, and close terminal and pipes: at once, or after HANG_UP_S where the command goes on.
+    async def hang_up(self, within_s: float = HANG_UP_S) -> None:
+        """Send SIGHUP, as a lost connection does, and close terminal and pipes when the command has ended, or after `within_s`.
         `carry` must not be at work any more.
         """
         ...

@@ -1,15 +1,18 @@
-"""Connections into runs of one node: to a port, or to their application.
+"""Connections into runs of one node: to a port, to their application, or to a command inside them.
 
 Start at `RunConnections.to_port`.
 """
 
 import asyncio
 import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.run_apps import RunApp, all_processes, app_of_program, connect_to_app
 from fairlead_agent.linux.run_ports import connect_to_run
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.terminal import open_terminal
 
 
 class NotRunning(Exception):
@@ -32,6 +35,12 @@ class RunConnections:
         pid, pids = await self._processes(key)
         app = self.app(key)
         return await asyncio.to_thread(connect_to_app, pid, pids, app), app
+
+    def to_terminal(self, key: RunKey, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> socket.socket:
+        """Return a connection to a session that waits for its command; `spawn` runs the session."""
+        if key not in self._runtime.programs():
+            raise NotRunning("the run is not running on this node")
+        return open_terminal(self._runtime, key, spawn)
 
     def app(self, key: RunKey) -> RunApp:
         """Return the application of a run."""

@@ -1,4 +1,4 @@
-"""Node's end of tunnels: connects a port of a run, and dials out to the app proxy with a ticket. No port of the node is opened.
+"""Node's end of tunnels: connects a port of a run, or a command inside it, and dials out to the app proxy with a ticket. No port of the node is opened.
 
 Start at `NodeTunnels.answer`.
 """
@@ -72,8 +72,10 @@ class NodeTunnels:
 
     async def _connect(self, asked: OpenTunnel) -> tuple[socket.socket, str]:
         key = RunKey(asked.job, asked.attempt, asked.rank)
-        if not is_job_id(asked.job) or not (asked.app or 0 < asked.port < 2**16):
+        if not is_job_id(asked.job) or not (asked.app or asked.terminal or 0 < asked.port < 2**16):
             raise TunnelRefused("expected a job id and a port from 1 to 65535")
+        if asked.terminal:
+            return self._connections.to_terminal(key, self._spawn), ""
         try:
             if asked.app:
                 inside, app = await self._connections.to_app(key)

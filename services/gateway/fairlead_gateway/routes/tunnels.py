@@ -1,11 +1,11 @@
-"""POST /v1/jobs/{job}/tunnels: a connection to a port inside a run, and the answer to the app proxy about which may stay open.
+"""POST /v1/jobs/{job}/tunnels: a connection to a port or a command inside a run, and the answer to the app proxy about which may stay open.
 
 The gateway carries no bytes. It asks a proxy to expect both ends and the run's node to dial out to it, and gives the client the
 address and a code that is good once. Start at `TunnelRoutes.open`.
 """
 
 import secrets
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from fastapi import Request, Response
@@ -48,8 +48,10 @@ _decode_opened = msgspec.json.Decoder(TunnelOpened).decode
 class TunnelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of POST /v1/jobs/{job}/tunnels."""
 
-    #: TCP port that the run listens on, on 127.0.0.1 or ::1 of its node or container.
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    #: TCP port that the run listens on, on 127.0.0.1 or ::1 of its node or container. Of a connection to a port alone.
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    #: A port of the run; or a terminal: one command inside it, which the client names over the connection.
+    to: Literal["port", "terminal"] = "port"
     #: Of a job of several nodes: the rank whose port is meant.
     rank: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -62,6 +64,11 @@ class TunnelRoutes:
 
     async def open(self, caller: Caller, job: str, wanted: TunnelRequest) -> NewTunnel:
         """Let both ends meet at a proxy; return where, and the code. Raises HttpError."""
+        if (wanted.port is None) is (wanted.to == "port"):
+            found = "none" if wanted.port is None else str(wanted.port)
+            raise bad_field(
+                "port", f"expected {'a port' if wanted.port is None else f'no port of a {wanted.to}'}, found {found}"
+            )
         row = self._running(job, wanted.rank)
         tunnel = Tunnel(id=secrets.token_hex(8), job=row.id, principal=caller.principal, via=caller.via)
         code, ticket = secrets.token_urlsafe(SECRET_BYTES), secrets.token_urlsafe(SECRET_BYTES)
@@ -70,9 +77,10 @@ class TunnelRoutes:
             job=row.id,
             attempt=row.attempt,
             rank=wanted.rank,
-            port=wanted.port,
+            port=wanted.port or 0,
             address=expected.node_address,
             ticket=ticket,
+            terminal=wanted.to == "terminal",
         )
         await self._connect(row, question)
         return NewTunnel(
@@ -145,7 +153,7 @@ def routes(handlers: TunnelRoutes) -> Router:
     @router.command(
         "POST",
         "/v1/jobs/{job}/tunnels",
-        "Open a connection to a port inside a run: an app proxy's address, and a code that is good once",
+        "Open a connection to a port or a command inside a run: an app proxy's address, and a code that is good once",
         NewTunnel,
         right=on_job("session:open"),
         body=TunnelRequest,

@@ -160,12 +160,12 @@ class EnteredContainer:
             await asyncio.sleep(END_LOOK_S)
         return 0
 
-    async def hang_up(self) -> None:
+    async def hang_up(self, within_s: float = HANG_UP_S) -> None:
         """Send SIGHUP to the command; close the stream when it has ended, or has had time to."""
         try:
             await self.signal(signal.SIGHUP)
             await self.signal(signal.SIGCONT)
-            async with asyncio.timeout(HANG_UP_S):
+            async with asyncio.timeout(within_s):
                 await self._drop()
         except (TimeoutError, ConnectionError):
             pass

@@ -156,7 +156,7 @@ class EnteredProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
 
-    async def hang_up(self) -> None:
+    async def hang_up(self, within_s: float = HANG_UP_S) -> None:
         """Send SIGHUP to the command's group; close its terminal at once, and its pipes when it has had time to end: a shell that
         prints "Hangup" would end by SIGPIPE before it could do what it does at its end.
         """
@@ -165,7 +165,7 @@ class EnteredProcess:
         try:
             if not self._tty:
                 self.end_input()
-                async with asyncio.timeout(HANG_UP_S):
+                async with asyncio.timeout(within_s):
                     await self.carry(discard)
         except TimeoutError:
             pass  # it ignores SIGHUP, as nohup does
