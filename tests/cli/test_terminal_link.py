@@ -1,4 +1,4 @@
-"""Client's end of a terminal: keys, exit codes, and what is said when a connection ends."""
+"""Client's end of a terminal: keys, exit codes, and lost connections."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def test_the_keys_that_leave_count_at_the_beginning_of_a_line(typed: bytes, sent
 
 @given(st.binary(max_size=60).filter(lambda data: b"~" not in data))
 def test_other_keys_pass_unchanged(data: bytes) -> None:
-    """NUL, escapes and what is no text."""
+    """NUL, escapes and invalid UTF-8."""
     assert LeaveKeys().typed(data) == data
 
 
@@ -72,7 +72,7 @@ def test_other_keys_pass_unchanged(data: bytes) -> None:
     ],
 )
 def test_exit_codes_are_the_command_s(end: CommandExit, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """And a reason is said."""
+    """A reason is printed."""
     assert code_of(end) == code
     assert capsys.readouterr().err.strip() == end.reason
 

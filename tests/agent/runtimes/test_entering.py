@@ -1,4 +1,4 @@
-"""Commands inside a run, held by every adapter: what they get, how they end, and what they never see."""
+"""Commands inside a run, held by every adapter: environment, streams, signals and end."""
 
 import asyncio
 import signal
@@ -163,7 +163,7 @@ async def test_a_lost_connection_hangs_up(world: RuntimeWorld, tty: bool) -> Non
 
 
 async def test_a_reader_that_stalls_holds_the_command(world: RuntimeWorld) -> None:
-    """Endless output is not read while nobody takes it."""
+    """Endless output is not read while the reader takes none."""
     runtime, _ = await running(world)
     there = await visit(runtime, "sh", "-c", "yes > /dev/stderr & yes")
     await there.until(lambda out: len(out) > 100_000)
@@ -209,7 +209,7 @@ async def test_commands_that_cannot_be_are_refused_as_by_a_shell(world: RuntimeW
 
 
 async def test_the_end_of_a_run_ends_what_is_inside(world: RuntimeWorld) -> None:
-    """Also what has left its session; the run's end is told when all of it has gone."""
+    """Also what has left its session; the run's end is emitted when all of it has ended."""
     runtime, watch = await running(world, f"echo ready; while [ ! -e {SHARED}/over ]; do sleep 0.05; done")
     there = await visit(
         runtime,

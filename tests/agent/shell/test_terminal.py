@@ -1,4 +1,4 @@
-"""Sessions of terminals: a real session over a socket, a command that does what a test wants."""
+"""Sessions of terminals: a real session over a socket, a command that a test plays."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ KEY = RunKey("7", 1, 0)
 
 
 class PlayedCommand:
-    """Command whose output and end a test decides; it notes what is done to it."""
+    """Command whose output and end a test decides; it records calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -124,7 +124,7 @@ async def session(*argv: str, first: bytes | None = None) -> AsyncIterator[Clien
 
 
 async def test_output_goes_out_and_input_in() -> None:
-    """In order and apart; a size and a signal reach the command; its end comes last."""
+    """Streams stay in order and apart; a size and a signal reach the command; its end is the last frame."""
     async with session("cat") as client:
         client.send(encode_frame(FrameKind.INPUT, b"a\0\x1b]52;") + encode_resize(10, 20))
         client.send(
@@ -142,7 +142,7 @@ async def test_output_goes_out_and_input_in() -> None:
 
 
 async def test_a_command_that_cannot_start_is_an_end_with_its_reason() -> None:
-    """As is what is no command at all."""
+    """Frames that are no command end it as well."""
     async with session("missing") as client:
         assert await client.end() == CommandExit(code=127, reason="missing: command not found")
     async with session(first=encode_frame(FrameKind.INPUT, b"x")) as client:
@@ -171,7 +171,7 @@ async def test_the_end_of_the_run_is_the_reason() -> None:
     ],
 )
 async def test_a_client_that_breaks_the_rules_is_hung_up_on(bad: bytes) -> None:
-    """The command gets SIGHUP; the agent goes on."""
+    """The command gets SIGHUP; the agent continues."""
     async with session("sh") as client:
         await eventually_async(lambda: client.runtime.started)
         client.send(bad)
@@ -193,7 +193,7 @@ async def test_a_client_that_goes_is_a_hang_up() -> None:
 
 
 async def test_silence_ends_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ends say something now and then; who does not is taken for lost."""
+    """An end that sends no keepalive is taken for lost."""
     monkeypatch.setattr(terminal, "SILENCE_S", 0.3)
     monkeypatch.setattr(terminal, "KEEPALIVE_S", 0.05)
     async with session("sh") as client:

@@ -1,15 +1,21 @@
 """Connections into runs over HTTP: real gateway, access core, app proxy and node's end; the program is a child of the test."""
 
 import asyncio
+import os
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from typing import Any, Self, cast
 
+import msgspec
 import pytest
 
 from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.processes import TAG
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.runtimes.process.entering import EnteredProcess
 from fairlead_agent.shell.run_connections import RunConnections
 from fairlead_agent.shell.tunnels import NodeTunnels
 from fairlead_agent.shell.upkeep import Tasks
@@ -17,12 +23,22 @@ from fairlead_appproxy.service import AppProxy, ProxySettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, commit_hash, encode_commit
-from fairlead_schemas.wire.tunnels import CLIENT_END, PATH
+from fairlead_schemas.wire.terminal import (
+    NODE_KINDS,
+    CommandExit,
+    Frame,
+    FrameDecoder,
+    FrameKind,
+    StartCommand,
+    encode_start,
+)
+from fairlead_schemas.wire.tunnels import CLIENT_END, MEET_S, PATH
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.logbook import START_NS, ended, joined, offered, placed, started, submitted
 from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
 
+TAG_OF_RUN = "n1:aaaa:1.1.0:/runs"
 _PROGRAM = """
 import socket, threading
 server = socket.create_server(("127.0.0.1", 0))
@@ -52,6 +68,15 @@ class OneRun:
         """Its process is the run's."""
         return {self.pid: RunKey("1", 1, 0)}
 
+    async def enter(self, key: RunKey, command: StartCommand) -> EnteredProcess:
+        """Run a command with the environment of the run."""
+        assert key == RunKey("1", 1, 0)
+        proc = os.open(f"/proc/{self.pid}", os.O_RDONLY)
+        try:
+            return await EnteredProcess.start(proc, TAG_OF_RUN, command)
+        finally:
+            os.close(proc)
+
 
 class TunnelsWorld(AccountsWorld):
     """World in which job 1 of ann runs on n1. Use `async with TunnelsWorld() as world`."""
@@ -59,7 +84,9 @@ class TunnelsWorld(AccountsWorld):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self._heads: dict[str, tuple[int, str, int]] = {}
-        self.child = await asyncio.create_subprocess_exec(sys.executable, "-c", _PROGRAM, stdout=subprocess.PIPE)
+        self.child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _PROGRAM, stdout=subprocess.PIPE, env={**os.environ, TAG: TAG_OF_RUN}
+        )
         assert self.child.stdout is not None
         self.port = int(await self.child.stdout.readline())
         self.failures: list[BaseException] = []
@@ -97,13 +124,36 @@ class TunnelsWorld(AccountsWorld):
 
     async def connect(self, token: str, **body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a tunnel to the program and come as its client."""
-        made = await self.ask("POST", "/v1/jobs/1/tunnels", {"port": self.port, **body}, token=token, status=201)
+        made = await self.ask("POST", "/v1/jobs/1/tunnels", body or {"port": self.port}, token=token, status=201)
+        return await self.come(made)
+
+    async def come(self, made: dict[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Come as the client of a tunnel."""
         host, _, port = made["address"].partition("://")[2].rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = f"GET {PATH} HTTP/1.1\r\nHost: p\r\nConnection: Upgrade\r\nUpgrade: {CLIENT_END}\r\n"
         writer.write(f"{head}Authorization: Bearer {made['code']}\r\n\r\n".encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
         return reader, writer
+
+    async def terminal(self, token: str, *argv: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Run a command in the run."""
+        end = await self.connect(token, to="terminal")
+        end[1].write(encode_start(StartCommand(argv=[*argv], input=True)))
+        return end
+
+
+async def frames_of(end: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> list[Frame]:
+    """Read the frames of a terminal to its end."""
+    decoder, found = FrameDecoder(NODE_KINDS), list[Frame]()
+    async with asyncio.timeout(10):
+        while not found or found[-1].kind is not FrameKind.EXIT:
+            data = await end[0].read(65536)
+            if not data:
+                break
+            found += decoder.feed(data)
+    end[1].close()
+    return found
 
 
 async def echo(end: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
@@ -201,6 +251,78 @@ async def test_a_tunnel_ends_with_the_run() -> None:
         assert "only a job that runs" in refused["detail"]
 
 
+async def test_the_owner_of_a_job_runs_a_command_in_it() -> None:
+    """Output and exit code come over the tunnel; the environment is the run's."""
+    async with TunnelsWorld() as world:
+        found = await frames_of(await world.terminal(world.token_of_ann, "sh", "-c", "echo $FAIRLEAD_RUN; exit 3"))
+        assert found == [
+            (FrameKind.OUTPUT, f"{TAG_OF_RUN}\n".encode()),
+            (FrameKind.EXIT, msgspec.json.encode(CommandExit(code=3))),
+        ]
+        await eventually_async(lambda: not world.node.open and not len(world.proxy.table))
+
+
+async def test_a_terminal_of_somebody_else_is_refused_and_recorded() -> None:
+    """Strangers, viewers, an admin and a token without the verb get none; a guest who may is in the record of the owner."""
+    async with TunnelsWorld() as world:
+        path, body = "/v1/jobs/1/tunnels", {"to": "terminal"}
+        _, stranger = await world.session(await world.person("eve"))
+        await world.ask("POST", path, body, token=stranger, status=404)
+        _, looks = await world.session(await world.person("val", viewer="cluster"))
+        refused = await world.ask("POST", path, body, token=looks, status=403)
+        assert "session:open" in str(refused)
+        await world.ask("POST", path, body, status=403)
+        token = (await world.token(world.token_of_ann, verbs=["job:read", "job:cancel"]))["token"]
+        await world.ask("POST", path, body, token=token, status=403)
+        _, guest = await world.session(await world.person("bob"))
+        grant = {"subject": "bob", "role": "member", "scope": "job:1"}
+        await world.ask("POST", "/v1/access:grant", grant, token=world.token_of_ann)
+        open_ = await world.terminal(guest, "sh", "-c", "trap 'exit 9' HUP; while :; do sleep 0.05; done")
+
+        async def entries() -> list[str]:
+            looked = await world.ask("GET", "/v1/audit/access", token=world.token_of_ann)
+            return [each["verb"] for each in looked["items"] if each["kind"] == "entered"]
+
+        async with asyncio.timeout(10):
+            while await entries() != ["session:open"]:  # noqa: ASYNC110 -- the record is written behind the answer
+                await asyncio.sleep(0.05)
+        await world.ask("POST", "/v1/access:revoke", grant, token=world.token_of_ann)
+        assert await is_cut(open_)
+        await eventually_async(lambda: not world.node.open)
+
+
+async def test_codes_of_terminals_are_good_once_for_one_end() -> None:
+    """A forged one, a used one, and a client's code as a node's are refused alike; so is a code whose time is over."""
+    async with TunnelsWorld() as world:
+        made = await world.ask("POST", "/v1/jobs/1/tunnels", {"to": "terminal"}, token=world.token_of_ann, status=201)
+        with pytest.raises(AssertionError):
+            await world.come({**made, "code": made["code"][:-1] + "_"})
+        first = await world.come(made)
+        with pytest.raises(AssertionError):
+            await world.come(made)
+        first[1].write(encode_start(StartCommand(argv=["true"])))
+        assert (await frames_of(first))[-1].kind is FrameKind.EXIT
+        late = await world.ask("POST", "/v1/jobs/1/tunnels", {"to": "terminal"}, token=world.token_of_ann, status=201)
+        world.proxy.server._clock = lambda: time.monotonic() + MEET_S + 1
+        with pytest.raises(AssertionError):
+            await world.come(late)
+
+
+async def test_output_without_end_does_not_fill_memory() -> None:
+    """A client that reads nothing holds its command; neither node nor proxy takes more than their buffers."""
+    async with TunnelsWorld() as world:
+        open_ = await world.terminal(world.token_of_ann, "yes")
+        await open_[0].readexactly(100_000)
+        await asyncio.sleep(0.5)
+        before, used = world.proxy.server.bytes_carried, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await asyncio.sleep(1)
+        assert world.proxy.server.bytes_carried == before
+        assert before < 30_000_000
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 5_000
+        open_[1].transport.abort()
+        await eventually_async(lambda: not world.node.open)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
@@ -208,6 +330,9 @@ async def test_a_tunnel_ends_with_the_run() -> None:
         ({"port": 65536}, 422, "port"),
         ({"port": "80"}, 422, "port"),
         ({"rank": 0}, 422, "port"),
+        ({"to": "terminal", "port": 80}, 422, "expected no port of a terminal, found 80"),
+        ({"to": "node"}, 422, "to"),
+        ({"to": "terminal", "rank": 1}, 422, "expected 0 to 0, found 1"),
         ({"port": 80, "rank": 1}, 422, "expected 0 to 0, found 1"),
         ({"port": 80, "host": "169.254.169.254"}, 422, "host"),
         ({"port": 1}, 409, "no process of the run listens on port 1"),

@@ -1,4 +1,4 @@
-"""Frames of terminals: whole however they are cut, and nothing else passes."""
+"""Frames of terminals: decoded from any pieces, and refused where they are wrong."""
 
 import msgspec
 import pytest
@@ -31,7 +31,7 @@ frames = st.lists(st.builds(Frame, st.sampled_from(sorted(CLIENT_KINDS)), st.bin
 
 @given(frames=frames, cuts=st.lists(st.integers(1, 50), min_size=1))
 def test_frames_are_the_same_however_the_stream_is_cut(frames: list[Frame], cuts: list[int]) -> None:
-    """Payloads come out byte for byte, NUL and escapes included, and an unfinished frame is never given."""
+    """Payloads come out byte for byte, NUL and escapes included, and an unfinished frame is never returned."""
     stream = b"".join(encode_frame(*each) for each in frames)
     decoder, found, at, turn = FrameDecoder(CLIENT_KINDS), list[Frame](), 0, 0
     while at < len(stream):
@@ -43,7 +43,7 @@ def test_frames_are_the_same_however_the_stream_is_cut(frames: list[Frame], cuts
 
 @given(data=st.binary(max_size=400), kinds=st.sampled_from([CLIENT_KINDS, NODE_KINDS]))
 def test_any_bytes_are_frames_of_this_direction_or_refused(data: bytes, kinds: frozenset[FrameKind]) -> None:
-    """What is read spells the same bytes again, and the decoder holds no more than one unfinished frame."""
+    """Frames encode to the same bytes, and the decoder holds no more than one unfinished frame."""
     decoder = FrameDecoder(kinds)
     try:
         found = decoder.feed(data)
@@ -65,7 +65,7 @@ def test_any_bytes_are_frames_of_this_direction_or_refused(data: bytes, kinds: f
     ],
 )
 def test_a_wrong_head_is_refused_before_its_payload_has_come(head: bytes) -> None:
-    """Nobody can make an end hold 16 MiB, or speak for the other end."""
+    """A sender cannot make the other end hold 16 MiB, nor send frames of the other direction."""
     assert len(head) == HEAD_BYTES
     with pytest.raises(BadTerminalFrame):
         FrameDecoder(CLIENT_KINDS).feed(head)
