@@ -25,10 +25,10 @@ from fairlead_schemas.wire.terminal import (
     SILENCE_S,
     BadTerminalFrame,
     CommandExit,
-    Frame,
     FrameDecoder,
     FrameKind,
     StartCommand,
+    TerminalFrame,
     decode_exit,
     encode_frame,
     encode_resize,
@@ -141,7 +141,7 @@ class CommandLink:
             except BadTerminalFrame as error:
                 raise ConnectionLost(str(error)) from error
 
-    async def _show(self, frame: Frame) -> None:
+    async def _show(self, frame: TerminalFrame) -> None:
         if frame.kind is not FrameKind.KEEPALIVE:
             stream = self._streams.stdout if frame.kind is FrameKind.OUTPUT else self._streams.stderr
             await asyncio.to_thread(_write, stream, frame.payload)

@@ -22,7 +22,7 @@ def launch(job: str, *command: str, image: str = "", env: dict[str, str] | None 
 
 def incarnation() -> str:
     """Of a journal that no other test has made up. Tags begin with it, and whatever of the machine has such a tag is its runtime's
-    to kill: two tests with one incarnation, which may run beside each other, end each other's runs."""
+    to kill: two tests with one incarnation, which may run at the same time, end each other's runs."""
     return secrets.token_hex(6)
 
 

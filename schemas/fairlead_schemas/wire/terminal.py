@@ -67,8 +67,8 @@ class CommandExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     reason: str = ""
 
 
-class Frame(NamedTuple):
-    """Frame as it was read."""
+class TerminalFrame(NamedTuple):
+    """Frame that has been decoded."""
 
     kind: FrameKind
     payload: bytes = b""
@@ -85,17 +85,17 @@ class FrameDecoder:
         self._kinds = kinds
         self._data = b""
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[TerminalFrame]:
         """Return the frames that are whole now. Raises BadTerminalFrame as soon as a head is wrong, before its payload has come."""
         data = self._data + data
-        found: list[Frame] = []
+        found: list[TerminalFrame] = []
         at = 0
         while len(data) - at >= HEAD_BYTES:
             kind, length = self._head(data[at : at + HEAD_BYTES])
             end = at + HEAD_BYTES + length
             if end > len(data):
                 break
-            found.append(Frame(kind, data[at + HEAD_BYTES : end]))
+            found.append(TerminalFrame(kind, data[at + HEAD_BYTES : end]))
             at = end
         self._data = data[at:]
         return found
@@ -137,7 +137,7 @@ _decode_start = msgspec.json.Decoder(StartCommand).decode
 _decode_exit = msgspec.json.Decoder(CommandExit).decode
 
 
-def decode_start(frame: Frame) -> StartCommand:
+def decode_start(frame: TerminalFrame) -> StartCommand:
     """Return the command that a client begins with. Raises BadTerminalFrame."""
     if frame.kind is not FrameKind.START:
         raise BadTerminalFrame(f"expected START first, found {frame.kind.name}")

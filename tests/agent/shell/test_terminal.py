@@ -17,10 +17,10 @@ from fairlead_agent.shell.terminal import RUN_ENDED, TerminalSession
 from fairlead_schemas.wire.terminal import (
     NODE_KINDS,
     CommandExit,
-    Frame,
     FrameDecoder,
     FrameKind,
     StartCommand,
+    TerminalFrame,
     decode_exit,
     encode_frame,
     encode_resize,
@@ -86,7 +86,7 @@ class Client:
     def __init__(self) -> None:
         self.runtime = PlayedRuntime()
         self.command = self.runtime.command
-        self.frames: list[Frame] = []
+        self.frames: list[TerminalFrame] = []
         self._decoder = FrameDecoder(NODE_KINDS)
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
@@ -94,7 +94,7 @@ class Client:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def next(self) -> Frame:
+    async def next(self) -> TerminalFrame:
         async with asyncio.timeout(5):
             while not self.frames:
                 data = await self.reader.read(65536)
@@ -214,7 +214,7 @@ async def test_a_fault_of_the_runtime_does_not_end_the_agent() -> None:
 
 
 async def test_a_client_that_never_names_a_command_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold a place of the node for ever."""
+    """It would hold one of the places of the node."""
     monkeypatch.setattr(terminal, "START_S", 0.1)
     async with session(first=b"\x01") as client:
         async with asyncio.timeout(5):

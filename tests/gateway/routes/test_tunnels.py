@@ -15,7 +15,7 @@ import pytest
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.processes import TAG
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.runtimes.process.entering import EnteredProcess
+from fairlead_agent.runtimes.process.entered_process import EnteredProcess
 from fairlead_agent.shell.run_connections import RunConnections
 from fairlead_agent.shell.tunnels import NodeTunnels
 from fairlead_agent.shell.upkeep import Tasks
@@ -26,10 +26,10 @@ from fairlead_schemas.wire.commit import GENESIS, commit_hash, encode_commit
 from fairlead_schemas.wire.terminal import (
     NODE_KINDS,
     CommandExit,
-    Frame,
     FrameDecoder,
     FrameKind,
     StartCommand,
+    TerminalFrame,
     encode_start,
 )
 from fairlead_schemas.wire.tunnels import CLIENT_END, MEET_S, PATH
@@ -143,9 +143,9 @@ class TunnelsWorld(AccountsWorld):
         return end
 
 
-async def frames_of(end: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> list[Frame]:
+async def frames_of(end: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> list[TerminalFrame]:
     """Read the frames of a terminal to its end."""
-    decoder, found = FrameDecoder(NODE_KINDS), list[Frame]()
+    decoder, found = FrameDecoder(NODE_KINDS), list[TerminalFrame]()
     async with asyncio.timeout(10):
         while not found or found[-1].kind is not FrameKind.EXIT:
             data = await end[0].read(65536)
@@ -262,7 +262,7 @@ async def test_the_owner_of_a_job_runs_a_command_in_it() -> None:
         await eventually_async(lambda: not world.node.open and not len(world.proxy.table))
 
 
-async def test_a_terminal_of_somebody_else_is_refused_and_recorded() -> None:
+async def test_a_terminal_in_another_users_job_is_refused_and_recorded() -> None:
     """Strangers, viewers, an admin and a token without the verb get none; a guest who may is in the record of the owner."""
     async with TunnelsWorld() as world:
         path, body = "/v1/jobs/1/tunnels", {"to": "terminal"}

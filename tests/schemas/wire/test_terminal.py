@@ -12,10 +12,10 @@ from fairlead_schemas.wire.terminal import (
     PAYLOAD_MAX,
     BadTerminalFrame,
     CommandExit,
-    Frame,
     FrameDecoder,
     FrameKind,
     StartCommand,
+    TerminalFrame,
     decode_exit,
     decode_resize,
     decode_signal,
@@ -26,14 +26,14 @@ from fairlead_schemas.wire.terminal import (
     encode_start,
 )
 
-frames = st.lists(st.builds(Frame, st.sampled_from(sorted(CLIENT_KINDS)), st.binary(max_size=300)), max_size=8)
+frames = st.lists(st.builds(TerminalFrame, st.sampled_from(sorted(CLIENT_KINDS)), st.binary(max_size=300)), max_size=8)
 
 
 @given(frames=frames, cuts=st.lists(st.integers(1, 50), min_size=1))
-def test_frames_are_the_same_however_the_stream_is_cut(frames: list[Frame], cuts: list[int]) -> None:
+def test_frames_are_the_same_however_the_stream_is_cut(frames: list[TerminalFrame], cuts: list[int]) -> None:
     """Payloads come out byte for byte, NUL and escapes included, and an unfinished frame is never returned."""
     stream = b"".join(encode_frame(*each) for each in frames)
-    decoder, found, at, turn = FrameDecoder(CLIENT_KINDS), list[Frame](), 0, 0
+    decoder, found, at, turn = FrameDecoder(CLIENT_KINDS), list[TerminalFrame](), 0, 0
     while at < len(stream):
         step = cuts[turn % len(cuts)]
         found += decoder.feed(stream[at : at + step])
@@ -106,7 +106,7 @@ def test_contents_come_back() -> None:
 def test_commands_that_cannot_be_are_refused(payload: bytes) -> None:
     """With NUL, with sizes that no terminal has, or with fields that would choose a user or an environment."""
     with pytest.raises(BadTerminalFrame):
-        decode_start(Frame(FrameKind.START, payload))
+        decode_start(TerminalFrame(FrameKind.START, payload))
 
 
 @pytest.mark.parametrize("payload", [b"", b"SIGINT", b"int", b"9", b"INT\0", b"SEGV", b"\xff"])
@@ -119,7 +119,7 @@ def test_signals_that_are_not_on_the_list_are_refused(payload: bytes) -> None:
 def test_other_contents_are_refused() -> None:
     """Another frame first, a size that is too short, an end that is none, and a command too long for a frame."""
     with pytest.raises(BadTerminalFrame, match="expected START first, found INPUT"):
-        decode_start(Frame(FrameKind.INPUT, b"{}"))
+        decode_start(TerminalFrame(FrameKind.INPUT, b"{}"))
     with pytest.raises(BadTerminalFrame, match="found 3"):
         decode_resize(b"\0\0\0")
     with pytest.raises(BadTerminalFrame, match="end"):

@@ -1,6 +1,6 @@
 """Port of a command that somebody runs inside a run: a terminal, or a program whose stdin, stdout and stderr stay apart.
 
-Adapters: `process.entering.EnteredProcess` and `docker.entering.EnteredContainer`; one contract suite. Start at `Entered.carry`.
+Adapters: `process.entered_process.EnteredProcess` and `docker.entered_container.EnteredContainer`; one contract suite. Start at `Entered.carry`.
 """
 
 import signal

@@ -22,9 +22,9 @@ from fairlead_schemas.wire.terminal import (
     SILENCE_S,
     BadTerminalFrame,
     CommandExit,
-    Frame,
     FrameDecoder,
     FrameKind,
+    TerminalFrame,
     decode_resize,
     decode_signal,
     decode_start,
@@ -45,7 +45,7 @@ class TerminalSession:
     def __init__(self, runtime: Runtime, key: RunKey, stream: socket.socket) -> None:
         self._runtime, self._key, self._stream = runtime, key, stream
         self._decoder = FrameDecoder(CLIENT_KINDS)
-        self._frames: list[Frame] = []
+        self._frames: list[TerminalFrame] = []
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
 
@@ -139,7 +139,7 @@ class TerminalSession:
                 case _:
                     raise BadTerminalFrame(f"{frame.kind.name} comes once")
 
-    async def _next(self) -> Frame:
+    async def _next(self) -> TerminalFrame:
         while not self._frames:
             data = await self._reader.read(PIECE_BYTES)
             if not data:

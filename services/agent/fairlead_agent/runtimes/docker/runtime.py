@@ -35,7 +35,7 @@ from fairlead_agent.runtimes.docker.container_run import (
 from fairlead_agent.runtimes.docker.creation import PULLING, RunNotes, cdi_devices, create, make_directory, own_files
 from fairlead_agent.runtimes.docker.ends import how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, EngineNews, Patience, why
-from fairlead_agent.runtimes.docker.entering import EnteredContainer
+from fairlead_agent.runtimes.docker.entered_container import EnteredContainer
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.holdings import Holdings, NotGranted
 from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed

@@ -38,7 +38,7 @@ from fairlead_agent.linux.processes import (
 )
 from fairlead_agent.runtimes.entered import CannotEnter
 from fairlead_agent.runtimes.port import OUTPUT_BYTES_MAX, Executed, RuntimeUnfit
-from fairlead_agent.runtimes.process.entering import EnteredProcess
+from fairlead_agent.runtimes.process.entered_process import EnteredProcess
 from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
 from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
