@@ -17,6 +17,10 @@ TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.set-up
 TORCH := torch==2.13.0
 
+# Modules of others that the pages import: fetched by npm, checked by hash, never committed.
+WEB_PACKAGES := .web-packages
+WEB_STAMP := web/vendor/.set-up
+
 GENERATOR_VENV := .venv-openapi
 GENERATOR_STAMP := $(GENERATOR_VENV)/.set-up
 GENERATOR_LOCK := tests/data/openapi/client-generator.lock
@@ -34,7 +38,7 @@ COMPILED_STAMP := $(COMPILED)/.built
 # Parts whose tests run on the compiled cores, too: those that only call the cores.
 COMPILED_TESTS := tests/cores tests/queue tests/placer tests/replay
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled wheelhouse deb fmt docs site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch web web-if-npm client-generator compiled test-compiled check check-web partitions hostile bench wheel wheel-compiled wheelhouse deb fmt docs site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,7 +71,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a small team's morning on a simulated cluster; ends by itself
 	@$(VENV)/bin/fairlead demo
 
-up: $(STAMP) ## the same cluster, up until Ctrl-C
+up: $(STAMP) web-if-npm ## the same cluster, up until Ctrl-C
 	@$(VENV)/bin/fairlead up
 
 down: $(STAMP) ## end a cluster started with `fairlead up --detach`
@@ -99,6 +103,23 @@ torch: $(STAMP) ## install torch into .venv-torch: its tests are then among thos
 	  if [ -z "$$found" ]; then rm -rf $(TORCH_VENV); echo "torch: no Python here for which $(TORCH) can be installed; name one in FAIRLEAD_TORCH_PYTHON" >&2; exit 1; fi; \
 	  touch $(TORCH_STAMP); \
 	fi
+
+web: $(WEB_STAMP) ## fetch the modules of the pages with npm, into web/vendor; without them the pages show counts only
+
+# Before what installs or starts the pages: without npm they show counts only.
+web-if-npm:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web; else echo "web       npm is not on PATH: the pages will show counts only"; fi
+
+$(WEB_STAMP): web/package.json web/package-lock.json
+	@command -v npm >/dev/null || { echo "web       npm is not on PATH: install it (apt-get install npm), then make web" >&2; exit 1; }
+	@rm -rf web/vendor && mkdir -p $(WEB_PACKAGES) web/vendor && cp web/package.json web/package-lock.json $(WEB_PACKAGES)/
+	@npm ci --prefix $(WEB_PACKAGES) --ignore-scripts --no-audit --no-fund --silent
+	@cp $(WEB_PACKAGES)/node_modules/preact/dist/preact.module.js web/vendor/preact.js
+	@cp $(WEB_PACKAGES)/node_modules/preact/hooks/dist/hooks.module.js web/vendor/hooks.js
+	@cp $(WEB_PACKAGES)/node_modules/htm/dist/htm.module.js web/vendor/htm.js
+	@cp $(WEB_PACKAGES)/node_modules/uplot/dist/uPlot.esm.js web/vendor/uplot.js
+	@cp $(WEB_PACKAGES)/node_modules/uplot/dist/uPlot.min.css web/vendor/uplot.css
+	@touch $(WEB_STAMP)
 
 test-torch: torch ## torch.distributed over two played hosts
 	$(PYTHON) -m pytest -q -m torch tests/system $(ARGS)
@@ -136,6 +157,10 @@ check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(PYTHON) docs/synchronous.py --check
 	$(PYTHON) docs/generate.py --check
 	$(VENV)/bin/pyright
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; else echo "web       not checked: npm is not on PATH"; fi
+
+check-web: $(WEB_STAMP) ## types of the pages' modules
+	node $(WEB_PACKAGES)/node_modules/typescript/bin/tsc -p web
 
 partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran twice; needs root
 	$(PYTHON) -m tests.system.partitions --rounds $(or $(ROUNDS),20) $(ARGS)
@@ -146,13 +171,13 @@ hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what he
 bench: $(STAMP) ## the table of docs/reference/performance.md, measured here
 	$(PYTHON) -m bench
 
-wheel: $(STAMP) ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which installs on other machines by its path
+wheel: $(STAMP) web-if-npm ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which installs on other machines by its path
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 wheel-compiled: $(COMPILED_STAMP) ## build dist/fairlead_cluster-VERSION-PYTHON-PLATFORM.whl, in which the cores are extension modules
 	@mkdir -p dist && cp -v $(COMPILED)/*.whl dist/
 
-wheelhouse: $(STAMP) ## build dist/wheelhouse: a folder from which a machine without a network installs everything
+wheelhouse: $(STAMP) web-if-npm ## build dist/wheelhouse: a folder from which a machine without a network installs everything
 	@sh deploy/offline/wheelhouse.sh $(PYTHON) dist/wheelhouse
 
 deb: wheelhouse ## build dist/fairlead_VERSION_ARCH.deb out of it: installs by dpkg -i, without a network
@@ -177,5 +202,5 @@ $(SITE_STAMP): $(SITE_LOCK) | $(STAMP)
 	touch $(SITE_STAMP)
 
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) $(COMPILER_VENV) .venv-canaille .venv-playwright tests/kit/oidc_provider/node_modules $(COMPILED) .compiled-cache site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) $(COMPILER_VENV) .venv-canaille .venv-playwright $(WEB_PACKAGES) web/vendor tests/kit/oidc_provider/node_modules $(COMPILED) .compiled-cache site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

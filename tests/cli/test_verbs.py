@@ -518,7 +518,7 @@ def test_a_kubernetes_job_with_volumes_is_not_started_without_them(
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *GROUPS], ids=lambda verb: verb.name)
-def test_the_list_of_verbs_has_their_own_words(verb: Verb) -> None:
+def test_the_list_of_verbs_has_own_help_texts(verb: Verb) -> None:
     """`fairlead --help` prints what the verb's own help begins with, though it does not import the verb."""
     command = load(verb)
     assert (command.name, command.hidden) == (verb.name, False)

@@ -64,7 +64,7 @@ def test_a_folder_for_another_python_is_refused(folder: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("words", [["--prefx", "/x"], ["--prefix"]])
-def test_words_that_it_does_not_know_are_refused(folder: Path, words: list[str]) -> None:
+def test_unknown_words_are_refused(folder: Path, words: list[str]) -> None:
     """Before anything is checked or made."""
     done = run("sh", folder / "install.sh", *words)
     assert done.returncode == 1 and "expected" in done.stdout

@@ -381,7 +381,7 @@ ATTACKS: dict[str, Row] = {
     "reasons-name-others": Row(
         "A17",
         "why, dry run, time travel",
-        f"{ACCESS}/test_sight.py::test_reasons_name_nobody_else",
+        f"{ACCESS}/test_sight.py::test_reasons_name_no_other_user",
         {
             "fairlead_gateway.access.redaction.scrub": _given(1),
             "fairlead_gateway.routes.why.shown_explanation": _given(1),

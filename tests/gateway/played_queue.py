@@ -1,4 +1,4 @@
-"""A queue service played by a test: it answers each command as it is told, and decides nothing."""
+"""A queue service played by a test: it answers each command by a script, and decides nothing."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

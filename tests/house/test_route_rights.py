@@ -23,6 +23,7 @@ PUBLIC_ROUTES = {
     ("GET", "/readyz"),
     ("GET", "/openapi.json"),
     ("GET", "/asyncapi.json"),
+    ("GET", "/web/{asset:path}"),
     ("GET", "/favicon.ico"),
     ("GET", "/v1/schemas/job"),
     ("GET", "/v1/schemas/queues"),

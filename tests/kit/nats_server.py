@@ -103,7 +103,7 @@ class NatsServer:
         self._process = None
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a crash would; `start` goes on from what the store holds."""
+        """End it by SIGKILL, as a crash would; `start` continues from what the store holds."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -36,6 +36,7 @@ from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, Ser
 from fairlead_gateway.notify.allowed_hosts import AllowedHosts
 from fairlead_gateway.notify.settings import allowed_hosts
 from fairlead_gateway.notify.store import RuleStore
+from fairlead_gateway.pages.web_files import WebFiles, folder
 from fairlead_gateway.routes import (
     access,
     audit,
@@ -47,6 +48,7 @@ from fairlead_gateway.routes import (
     log_changes,
     nodes,
     notifications,
+    pages,
     people,
     pieces,
     prices,
@@ -221,6 +223,7 @@ class Gateway:
             sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
+            pages.routes(views, WebFiles(folder())),
             query.routes(views, bus, past, self.guard, self.job_waits, explaining),
             access.routes(views, self.accounts, past),
             submit.routes(

@@ -1,4 +1,4 @@
-"""A played driver whose one GPU can be cut: it keeps what it was told, and refuses as a real one does."""
+"""A played driver whose one GPU can be cut: it keeps the commands that it got, and refuses as a real one does."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ PROFILES = {
 
 
 class MigDriver(Driver):
-    """One GPU that keeps what it was told; GPU instances are dictionaries."""
+    """One GPU that keeps the commands that it got; GPU instances are dictionaries."""
 
     c_nvmlGpuInstancePlacement_t = pynvml.c_nvmlGpuInstancePlacement_t  # noqa: N815 -- the name is NVML's
 

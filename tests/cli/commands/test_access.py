@@ -129,7 +129,7 @@ def test_a_refusal_of_a_limited_token_says_so(gateway: GatewayStub, run: Run) ->
     assert "you have it, but this token is limited to less" in run("cancel", "812").err
 
 
-def test_who_is_not_signed_in_is_told_how(gateway: GatewayStub, run: Run) -> None:
+def test_a_caller_without_a_credential_reads_how_to_sign_in(gateway: GatewayStub, run: Run) -> None:
     """401 has no missing verb."""
     gateway.answers[("GET", "/v1/jobs")] = problem(401, "sign in first", why={"reason": "no_credential"})
     ran = run("jobs")

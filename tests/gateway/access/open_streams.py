@@ -1,4 +1,4 @@
-"""Open streams of a world with sign-on: answers that go on until their connection or their right ends."""
+"""Open streams of a world with sign-on: answers that continue until their connection or their right ends."""
 
 import asyncio
 import contextlib

@@ -93,7 +93,7 @@ async def test_equal_accesses_are_one_entry_for_a_while() -> None:
 
 @pytest.mark.parametrize("is_full", [False, True])
 async def test_accesses_during_a_write_are_of_the_next_entry(is_full: bool) -> None:
-    """A flood goes on while the bus takes the first entry; where it does not take it, all are one entry of the next time."""
+    """A flood continues while the bus takes the first entry; where it does not take it, all are one entry of the next time."""
     world = World()
     trail = world.trail()
     append, denied = MemoryBus.append, AccessEntry(kind="denied", at_ns=0, principal="p1", target="job:1")

@@ -78,7 +78,7 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
     return {
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
-        "user": "nemo", "group": "none", "notification": "none", "digest": 64 * "0",
+        "user": "nemo", "group": "none", "notification": "none", "digest": 64 * "0", "asset": "none",
     }  # fmt: skip
 
 

@@ -97,7 +97,7 @@ async def test_a_refused_submit_is_no_event_of_its_queue() -> None:
         assert "JobRejected" not in (await world.ask("mia", "GET", events)).text
 
 
-async def test_reasons_name_nobody_else() -> None:
+async def test_reasons_name_no_other_user() -> None:
     """`why`, the job's document, a dry run and a submit's answer: others are hidden, and the past is seen with present rights."""
     async with SignedWorld() as world:
         await world.start_explainer()

@@ -222,7 +222,7 @@ def test_equal_names_are_equal() -> None:
     assert comparable(r"cn=b\, ann,dc=x") != comparable(r"cn=b\,ann,dc=x")
 
 
-def test_members_that_are_nobody_are_left_out() -> None:
+def test_unknown_members_are_left_out() -> None:
     """People of other parts of the directory, deleted ones, and a group that has itself as a member."""
     ann = LdapPerson("1", "ann", "", "", "")
     found = picture_of({"uid=ann": ann}, [("cn=a", "a", ["uid=ann", "uid=gone", "cn=a"]), ("cn=b", "b", [])])

@@ -267,7 +267,7 @@ async def test_an_idle_destination_stores_how_far_it_is() -> None:
 
 
 async def test_an_error_of_the_notifier_stops_one_destination_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner sees it, others get everything, and it goes on once the error is gone."""
+    """Its owner sees it, others get everything, and it continues once the error is gone."""
     whole = delivery.summary
 
     def broken(notice: Notice, facts: Facts, data: dict[str, Any]) -> str:

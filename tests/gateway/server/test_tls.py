@@ -191,7 +191,7 @@ async def test_a_connection_over_the_bound_is_closed(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_open_handshakes_keep_nobody_out(pair: Pair, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+def test_open_handshakes_block_no_other_client(pair: Pair, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
     """Twice as many as the bound send nothing, or half a hello: the oldest end, a client gets in, and a stop waits for none."""
     run(_crowd(pair))
 

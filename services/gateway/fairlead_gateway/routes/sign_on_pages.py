@@ -50,6 +50,13 @@ def ways(providers: Iterable[str], target: str) -> Response:
     return _page("Sign in", (f"<ul>{links}</ul>" if links else "") + form)
 
 
+def sign_in_first(target: str) -> Response:
+    """Return the answer to a browser that asks for a page without a credential: it leads to the sign-in, and from there back."""
+    address = f"/sign-in?to={quote(target, safe='')}"
+    moves = f'<meta http-equiv="refresh" content="0; url={address}">'
+    return _page("Sign in", f'{moves}<p><a href="{address}">Sign in</a> to see this page.</p>', 401)
+
+
 def failed(hint: str = "", status: int = 403, target: str = "/") -> Response:
     """Return the page of a sign-in that failed. Without a hint all failures look the same. `target`: path that it was to lead to."""
     reason = f"<p>{escape(hint[:1].upper() + hint[1:])}.</p>" if hint else "<p>The sign-in was not accepted.</p>"

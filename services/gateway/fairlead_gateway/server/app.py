@@ -1,16 +1,12 @@
-"""Routes of the gateway: the list, in order, and the form of errors; and the first page: what this is, live counts, where
-to go. No logic.
+"""Routes of the gateway: the list, in order, and the form of errors. No logic.
 
 `fast_path.py` answers some of these routes before they reach this application, which has them in their plain form.
-
-Plain HTML; the web pages proper come later.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from html import escape
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -22,94 +18,22 @@ from starlette.exceptions import HTTPException
 from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.guard import RouteGuard
-from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import HEAD, ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
-from fairlead_gateway.routes.documents import node_documents
 from fairlead_gateway.routes.entity_tags import require_taken
-from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Right, Router, on_cluster
+from fairlead_gateway.routes.pages import PAGE_HANDLERS
+from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, Right, Router, on_cluster
+from fairlead_gateway.routes.sign_on_pages import sign_in_first
 from fairlead_gateway.server.fast_path import REQUEST_ID, VERSION
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
-from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_schemas.http import asyncapi
-from fairlead_schemas.http.api import API_VERSION, Queue, Version
-from fairlead_schemas.units.quantities import format_milli
+from fairlead_schemas.http.api import API_VERSION, Version
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.conditions import Condition, Readiness
-
-_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
-table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;padding:.2rem 1rem .2rem 0;border-bottom:1px solid #8884}
-td.n,th.n{text-align:right}code{background:#8882;padding:.1rem .3rem;border-radius:.2rem}"""
-
-_LINKS = (
-    ("/v1/jobs", "jobs"),
-    ("/v1/nodes", "nodes"),
-    ("/v1/queues", "queues"),
-    ("/v1/pools", "pools"),
-    ("/v1/cluster", "the whole cluster"),
-    ("/v1/map", "every GPU and who holds it"),
-    ("/v1/events?from=1", "events"),
-    ("/v1/schemas/job", "JSON Schema of a job file"),
-    ("/openapi.json", "OpenAPI"),
-    ("/asyncapi.json", "AsyncAPI"),
-    ("/metrics", "metrics"),
-    ("/readyz", "readiness"),
-)
-
-
-_PAGE_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    "referrer-policy": "no-referrer",
-}
-
-
-def render_index(views: Views, sight: Sight) -> str:
-    """The page as of the views, with the rows that the caller may see."""
-    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
-    queues = queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path)))
-    counts = views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path))
-    sender = (
-        "There is no sign-on here: everybody may do everything."
-        if sight.caller.is_open
-        else f"Signed in as {escape(sight.caller.user)}."
-    )
-    simulated = sum(node.simulated for node in nodes)
-    told = f" ({simulated} simulated)" if simulated else ""
-    links = " · ".join(f'<a href="{escape(path)}">{escape(name)}</a>' for path, name in _LINKS)
-    return f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Fairlead</title><style>{_STYLE}</style>
-<h1>Fairlead</h1>
-<p>A GPU cluster you can question: submit jobs, share GPUs, and ask <em>why</em>. Every decision is an event
-in one log; this page is true for sequence <b>{views.sequence}</b>. {sender}</p>
-<p>{links}</p>
-<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in counts.items()])}
-<h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:200]])}
-<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:200]])}
-<p>Try: <code>fairlead submit -- echo hello</code>, then <code>fairlead why last</code>.</p></html>"""
-
-
-_QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
-
-
-def _queue(queue: Queue) -> tuple[str, ...]:
-    amounts = (queue.guaranteed.get("gpu"), queue.maximum.get("gpu"), queue.borrowed.get("gpu"))
-    told = ["–" if amount is None else format_milli(amount) for amount in amounts]
-    return queue.path, str(queue.waiting), str(queue.running), format_milli(queue.gpu_milli_charged), *told
-
-
-def _table(names: tuple[str, ...], rows: "list[tuple[str, ...]]") -> str:
-    if not rows:
-        return "<p>none</p>"
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
-
 
 #: Built once: it is the same for every process of a version.
 log_document = cache(asyncapi.document)
@@ -236,11 +160,6 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
     async def no_icon() -> Response:
         return Response(status_code=204, headers={"cache-control": "public, max-age=86400"})
 
-    @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
-    async def index(request: Request) -> Response:
-        page = render_index(views, Sight(views, caller_of(request)))
-        return Response(page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
-
     return router
 
 
@@ -279,6 +198,8 @@ def _errors(app: FastAPI, allowed: Callable[[str], str], guard: RouteGuard) -> N
     def answer(request: Request, early: EarlyAnswer) -> Response:
         if isinstance(early, HttpError):
             guard.note_denial(early, request.scope)
+            if early.status == 401 and request.scope.get("endpoint") in PAGE_HANDLERS:
+                return sign_in_first(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
         return plain_response(error_answer(request.url.path, early, request.scope.get(REQUEST_ID, "")))
 
     @app.exception_handler(EarlyAnswer)

@@ -107,7 +107,7 @@ class OwnEngine:
         raise RuntimeError("dockerd does not start: " + (there / "log").read_text()[-2000:])
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End the daemon and wait for it; whether its containers go on is its own affair."""
+        """End the daemon and wait for it; its containers may continue."""
         assert self._daemon is not None
         self._daemon.send_signal(number)
         self._daemon.wait(60)

@@ -1,4 +1,4 @@
-"""A registry of images over HTTP on this machine, as far as an engine's pull needs one; it can be told to fail.
+"""A registry of images over HTTP on this machine, with what an engine's pull needs; it fails on demand.
 
 The distribution API's GET and HEAD of manifests and blobs (OCI distribution specification, "Pull"), over made-up
 images of busybox. An engine takes a registry on 127.0.0.0/8 without TLS.

@@ -32,7 +32,7 @@ async def node(tmp_path: Path) -> AsyncIterator[SpawnerNode]:
 
 
 async def start_with_daemon(runtime: ProcessRuntime) -> None:
-    """Start a run that has left a daemon behind and goes on itself."""
+    """Start a run that has left a daemon behind and continues itself."""
     seconds = own("861")
     runtime.start(launch("861", "sh", "-c", f"{DAEMON.format(seconds)} echo ready; exec sleep 1000"))
     await until_file(runtime.output(KEY)[0], b"ready")

@@ -1,0 +1,120 @@
+"""HTML that every page starts from: counts of the cluster as of a sequence, and the modules that then take over. Pure.
+
+What people wrote is escaped. The policy allows scripts and styles of this origin only; the import map is the one script in
+the page, and is allowed by its digest.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import NamedTuple
+
+from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.pages.web_files import WebFiles
+from fairlead_gateway.routes.documents import node_documents
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queue_documents import queue_documents
+from fairlead_schemas.http.api import Queue
+from fairlead_schemas.units.quantities import format_milli
+
+#: Rows of a table of the first answer.
+ROWS_MAX = 200
+#: Paths of pages, and what each is called.
+PAGES: Mapping[str, str] = {
+    "/": "Map",
+    "/map": "Map",
+    "/queues": "Queues",
+    "/pending": "Pending",
+    "/jobs": "Jobs",
+    "/jobs/{job}": "Job",
+    "/gantt": "Gantt",
+    "/nodes": "Nodes",
+    "/nodes/{node}": "Node",
+    "/idle": "Idle",
+    "/usage": "Usage",
+    "/sql": "SQL",
+    "/access": "Access",
+    "/admin": "Admin",
+    "/submit": "Submit",
+}
+_LINKED = [path for path in PAGES if path != "/" and "{" not in path]
+_QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
+
+
+class Shell(NamedTuple):
+    """Page without the counts: made once, since it is the same for every request."""
+
+    head: str
+    headers: dict[str, str]
+
+
+def shell(files: WebFiles) -> Shell:
+    """Return the parts of a page that the files decide."""
+    imports = files.import_map()
+    digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
+    styles = "".join(f'<link rel="stylesheet" href="{files.address(name)}">' for name in ("tokens.css", "shell.css"))
+    starts = (
+        f'<script type="importmap">{imports}</script><script type="module" src="{files.address("main.js")}"></script>'
+    )
+    policy = (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+    headers = {
+        "cache-control": "no-store",
+        "content-security-policy": policy,
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+    }
+    return Shell(styles + ("" if files.missing else starts), headers)
+
+
+def render_page(frame: Shell, files: WebFiles, title: str, views: Views, sight: Sight, person: str) -> str:
+    """Return a page as of the views, with the rows that the caller may see. `person`: the caller's name."""
+    sender = "everybody may do everything here: no sign-on" if sight.caller.is_open else person
+    links = "".join(f'<a href="{path}">{escape(PAGES[path])}</a>' for path in _LINKED)
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{escape(title)} – Fairlead</title>{frame.head}</head>
+<body data-sequence="{views.sequence}" data-person="{escape(sender, quote=True)}"><div id="app">
+<header class="top"><a class="brand" href="/map">Fairlead</a><span class="spring"></span><span class="quiet">{escape(sender)}</span></header>
+<nav class="rail" aria-label="Pages">{links}</nav><main id="main">{_missing(files.missing)}{_counts(views, sight)}</main>
+<footer class="time"><span>as of sequence <b>{views.sequence}</b></span></footer></div></body></html>"""
+
+
+def _missing(modules: Iterable[str]) -> str:
+    names = ", ".join(modules)
+    if not names:
+        return ""
+    return (
+        '<p class="notice">These are counts only. The pages need their modules, which this installation lacks '
+        f"({escape(names)}): <code>make web</code> in the repository fetches them; then start the gateway again.</p>"
+    )
+
+
+def _counts(views: Views, sight: Sight) -> str:
+    """Return the tables of jobs, nodes and queues."""
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
+    queues = queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path)))
+    counts = views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path))
+    simulated = sum(node.simulated for node in nodes)
+    told = f" ({simulated} simulated)" if simulated else ""
+    rows = [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:ROWS_MAX]]
+    return f"""<h1>The cluster</h1>
+<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in counts.items()])}
+<h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), rows)}
+<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:ROWS_MAX]])}"""
+
+
+def _queue(queue: Queue) -> tuple[str, ...]:
+    amounts = (queue.guaranteed.get("gpu"), queue.maximum.get("gpu"), queue.borrowed.get("gpu"))
+    told = ["–" if amount is None else format_milli(amount) for amount in amounts]
+    return queue.path, str(queue.waiting), str(queue.running), format_milli(queue.gpu_milli_charged), *told
+
+
+def _table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    if not rows:
+        return "<p>none</p>"
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

@@ -1,0 +1,55 @@
+"""Routes of the pages: their HTML, and the files that it names. No data: pages ask /v1 for that, as every client does."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import Request, Response
+
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.errors import not_found
+from fairlead_gateway.pages.shell import PAGES, render_page, shell
+from fairlead_gateway.pages.web_files import WebFiles
+from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Router
+from fairlead_gateway.views.fold import Views
+
+#: Handlers of pages: who asks for one without a credential is led to the sign-in.
+PAGE_HANDLERS: set[Callable[..., Any]] = set()
+_FOREVER = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+
+
+def routes(views: Views, files: WebFiles) -> Router:
+    """Return the routes of the pages."""
+    router = Router()
+    frame = shell(files)
+
+    def add(path: str, title: str) -> None:
+        async def page(request: Request) -> Response:
+            caller = caller_of(request)
+            person = "" if caller.is_open else views.name_of(caller.user)
+            html = render_page(frame, files, title, views, Sight(views, caller), person)
+            return Response(html, headers=frame.headers, media_type="text/html; charset=utf-8")
+
+        _add(router, path, f"Page: {title}", page, f"page_{title.lower()}" if path != "/" else "page_first")
+
+    for path, title in PAGES.items():
+        add(path, title)
+
+    @router.read("/web/{asset:path}", "File of the pages", right=PUBLIC, include_in_schema=False)
+    async def web_file(asset: str) -> Response:
+        version, _, name = asset.partition("/")
+        found = files.files.get(name) if version == files.version else None
+        if found is None:
+            raise not_found("file of these pages", asset[:80], hint="reload the page: another version is installed")
+        encoding = {"content-encoding": found.encoding} if found.encoding else {}
+        return Response(found.body, headers={**_FOREVER, **encoding}, media_type=found.media_type)
+
+    return router
+
+
+def _add(
+    router: Router, path: str, summary: str, page: Callable[[Request], Awaitable[Response]], operation_id: str
+) -> None:
+    router.read(path, summary, right=SIGNED_IN, include_in_schema=False, operation_id=operation_id)(page)
+    ANY_QUERY.add(page)  # the address carries what the page shows, and the page reads it
+    PAGE_HANDLERS.add(page)

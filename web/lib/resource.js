@@ -1,0 +1,74 @@
+// Documents that components show: asked again when the log goes on, kept while the next one is under way.
+import { useEffect, useRef, useState } from "./html.js";
+import { Refused, get, list } from "./api.js";
+import { newest } from "./live.js";
+import { moment, place } from "./location.js";
+import { Store, useStore } from "./store.js";
+
+/** Sequence and time of what is on screen. @type {Store<{sequence: number, at: string}>} */
+export const shown = new Store({ sequence: 0, at: "" });
+
+/** Least time between two requests for one document, and how much longer than its answer took. */
+const PAUSE_MS = 1000;
+const PAUSE_FACTOR = 5;
+
+/** @typedef {{data: any, more: boolean, error: Refused | null, loading: boolean, again: () => void}} Resource */
+
+/**
+ * @param {string} path "" asks nothing
+ * @param {Record<string, string>} [params]
+ * @param {{all?: number, timeless?: boolean}} [how] all: so many rows of a list; timeless: the route takes no moment
+ * @returns {Resource}
+ */
+export function useResource(path, params = {}, how = {}) {
+  useStore(place);
+  const at = how.timeless ? "" : moment();
+  const key = JSON.stringify([path, params, at]);
+  const [state, setState] = useState(/** @type {any} */ ({ key: "", data: null, more: false, error: null, loading: true }));
+  const [round, setRound] = useState(0);
+  const ready = useRef(0);
+
+  useEffect(() => {
+    if (!path) return undefined;
+    const ending = new AbortController();
+    const began = performance.now();
+    const asked = how.all ? list(path, params, { signal: ending.signal, most: how.all, timeless: how.timeless }) : get(path, params, { signal: ending.signal, timeless: how.timeless });
+    asked.then(
+      (answer) => {
+        ready.current = performance.now() + Math.max(PAUSE_MS, PAUSE_FACTOR * (performance.now() - began));
+        setState({ key, data: answer.data, more: "more" in answer && answer.more, error: null, loading: false });
+        if (answer.sequence && !how.timeless) shown.set({ sequence: answer.sequence, at: answer.at });
+      },
+      (error) => {
+        if (ending.signal.aborted) return;
+        ready.current = performance.now() + 3000;
+        // A gateway that is away leaves what was there on screen; a refusal replaces it.
+        setState((/** @type {any} */ old) => ({ ...old, key, data: error.status === 0 && old.key === key ? old.data : null, error, loading: false }));
+      },
+    );
+    return () => ending.abort();
+  }, [key, round]);
+
+  // The log goes on: ask again, not before the pause is over. In the past nothing changes.
+  useEffect(() => {
+    if (at || !path) return undefined;
+    let timer = 0;
+    const later = () => {
+      if (timer || document.hidden) return;
+      timer = window.setTimeout(() => {
+        timer = 0;
+        setRound((each) => each + 1);
+      }, Math.max(50, ready.current - performance.now()));
+    };
+    const ends = newest.follow(later);
+    document.addEventListener("visibilitychange", later);
+    return () => {
+      ends();
+      document.removeEventListener("visibilitychange", later);
+      clearTimeout(timer);
+    };
+  }, [key]);
+
+  const current = state.key === key;
+  return { data: state.data, more: state.more, error: current ? state.error : null, loading: !current || state.loading, again: () => setRound((each) => each + 1) };
+}
