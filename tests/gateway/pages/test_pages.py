@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_gateway.pages.shell import PAGES
 from fairlead_gateway.pages.web_files import MODULES, WebFiles, folder
+from fairlead_gateway.routes.pages import PAGES
 from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.world import GatewayWorld, gpus
 

@@ -20,25 +20,6 @@ from fairlead_schemas.units.quantities import format_milli
 
 #: Rows of a table of the first answer.
 ROWS_MAX = 200
-#: Paths of pages, and what each is called.
-PAGES: Mapping[str, str] = {
-    "/": "Map",
-    "/map": "Map",
-    "/queues": "Queues",
-    "/pending": "Pending",
-    "/jobs": "Jobs",
-    "/jobs/{job}": "Job",
-    "/gantt": "Gantt",
-    "/nodes": "Nodes",
-    "/nodes/{node}": "Node",
-    "/idle": "Idle",
-    "/usage": "Usage",
-    "/sql": "SQL",
-    "/access": "Access",
-    "/admin": "Admin",
-    "/submit": "Submit",
-}
-_LINKED = [path for path in PAGES if path != "/" and "{" not in path]
 _QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
 
 
@@ -46,11 +27,13 @@ class Shell(NamedTuple):
     """Page without the counts: made once, since it is the same for every request."""
 
     head: str
+    #: Links to all pages.
+    rail: str
     headers: dict[str, str]
 
 
-def shell(files: WebFiles) -> Shell:
-    """Return the parts of a page that the files decide."""
+def shell(files: WebFiles, pages: Mapping[str, str]) -> Shell:
+    """Return the parts of a page that the files decide. `pages`: {path: title}; those without parameters are linked."""
     imports = files.import_map()
     digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
     styles = "".join(f'<link rel="stylesheet" href="{files.address(name)}">' for name in ("tokens.css", "shell.css"))
@@ -67,18 +50,19 @@ def shell(files: WebFiles) -> Shell:
         "referrer-policy": "no-referrer",
         "cross-origin-opener-policy": "same-origin",
     }
-    return Shell(styles + ("" if files.missing else starts), headers)
+    linked = (path for path in pages if path != "/" and "{" not in path)
+    rail = "".join(f'<a href="{path}">{escape(pages[path])}</a>' for path in linked)
+    return Shell(styles + ("" if files.missing else starts), rail, headers)
 
 
 def render_page(frame: Shell, files: WebFiles, title: str, views: Views, sight: Sight, person: str) -> str:
     """Return a page as of the views, with the rows that the caller may see. `person`: the caller's name."""
     sender = "everybody may do everything here: no sign-on" if sight.caller.is_open else person
-    links = "".join(f'<a href="{path}">{escape(PAGES[path])}</a>' for path in _LINKED)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)} – Fairlead</title>{frame.head}</head>
 <body data-sequence="{views.sequence}" data-person="{escape(sender, quote=True)}"><div id="app">
 <header class="top"><a class="brand" href="/map">Fairlead</a><span class="spring"></span><span class="quiet">{escape(sender)}</span></header>
-<nav class="rail" aria-label="Pages">{links}</nav><main id="main">{_missing(files.missing)}{_counts(views, sight)}</main>
+<nav class="rail" aria-label="Pages">{frame.rail}</nav><main id="main">{_missing(files.missing)}{_counts(views, sight)}</main>
 <footer class="time"><span>as of sequence <b>{views.sequence}</b></span></footer></div></body></html>"""
 
 

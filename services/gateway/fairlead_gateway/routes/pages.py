@@ -1,6 +1,6 @@
 """Routes of the pages: their HTML, and the files that it names. No data: pages ask /v1 for that, as every client does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import Request, Response
@@ -8,11 +8,29 @@ from fastapi import Request, Response
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import not_found
-from fairlead_gateway.pages.shell import PAGES, render_page, shell
+from fairlead_gateway.pages.shell import render_page, shell
 from fairlead_gateway.pages.web_files import WebFiles
 from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Router
 from fairlead_gateway.views.fold import Views
 
+#: Paths of pages, and what each is called.
+PAGES: Mapping[str, str] = {
+    "/": "Map",
+    "/map": "Map",
+    "/queues": "Queues",
+    "/pending": "Pending",
+    "/jobs": "Jobs",
+    "/jobs/{job}": "Job",
+    "/gantt": "Gantt",
+    "/nodes": "Nodes",
+    "/nodes/{node}": "Node",
+    "/idle": "Idle",
+    "/usage": "Usage",
+    "/sql": "SQL",
+    "/access": "Access",
+    "/admin": "Admin",
+    "/submit": "Submit",
+}
 #: Handlers of pages: who asks for one without a credential is led to the sign-in.
 PAGE_HANDLERS: set[Callable[..., Any]] = set()
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
@@ -21,7 +39,7 @@ _FOREVER = {"cache-control": "public, max-age=31536000, immutable", "vary": "acc
 def routes(views: Views, files: WebFiles) -> Router:
     """Return the routes of the pages."""
     router = Router()
-    frame = shell(files)
+    frame = shell(files, PAGES)
 
     def add(path: str, title: str) -> None:
         async def page(request: Request) -> Response:
