@@ -108,6 +108,7 @@ async def live(slow: bool) -> list[table.Row]:
 
 
 def _printed(row: table.Row) -> table.Row:
+    row = table.named_by_build(row, cores_build())
     cpu = f" [{row.cpu}]" if row.cpu else ""
     print(
         f"  {'ok  ' if row.met else 'MISS'} {row.what}: {row.measured} (goal {row.goal}; {row.ceiling}){cpu}",

@@ -24,7 +24,7 @@ USUAL = ("live", "queue", "placing", "replay")
 _LINE = re.compile(r"^  (?:ok  |MISS) (?P<what>.+?): (?P<measured>[^(]+) \(goal ")
 #: A rate as a multiple of what ran in turn with it, which a busy machine slows down alike.
 _MULTIPLE = re.compile(r"(?P<number>[0-9.]+) naive scans \(goal ")
-_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a (?:job|rank): [^\]]*\]$")
+_CPU = re.compile(r" \[CPU (?P<us>[0-9,.]+) µs (?P<of>a job|a rank|an event)(?:: [^\]]*)?\]$")
 _FIGURE = re.compile(r"(?<![\w.,])(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)")
 
 
@@ -53,7 +53,7 @@ def figures(output: str) -> dict[str, Figure]:
             found[row["what"]] = Figure(float(figure["number"].replace(",", "")), "/s" in row["measured"])
         cpu = _CPU.search(line) if row else None
         if row and cpu:
-            found[f"{row['what']}: CPU µs a job"] = Figure(float(cpu["us"].replace(",", "")), False)
+            found[f"{row['what']}: CPU µs {cpu['of']}"] = Figure(float(cpu["us"].replace(",", "")), False)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Row(NamedTuple):
     """Measured figure, its goal, and the best that the same machine could do in the same run.
 
-    `cpu`: the CPU per job by process, where the row measures one ("" elsewhere).
+    `cpu`: the CPU per job by process, or per event, where the row measures one ("" elsewhere).
     """
 
     what: str
@@ -39,6 +39,11 @@ def replaced(page: str, rows: list[Row]) -> str:
         else:
             lines.insert(_end_of_table(lines), _line(row))
     return "\n".join(lines)
+
+
+def named_by_build(row: Row, build: str) -> Row:
+    """The row, whose label names the build of the cores unless that is plain Python: both builds may be on one page."""
+    return row if build == "plain Python" else row._replace(what=f"{row.what}, {build} cores")
 
 
 def measured_elsewhere(page: str, host: str, rows: list[Row]) -> list[Row]:

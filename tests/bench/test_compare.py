@@ -9,6 +9,7 @@ OUTPUT = """2 cores
   MISS idle cluster, HTTP request → process running: p50 6.7 ms, p99 16.4 ms (goal p50 ≤ 10 ms; awaited appends: 1.9 ms)
   ok   memory of a waiting job: 689 B (goal < 1,536 B; the whole process: 124 MiB)
   ok   placement, whole GPUs: 32,793/s, 3.34 naive scans (goal ≥ 50,000/s, or 2.94 naive scans of the same run; met)
+  ok   replay of the live log: 242,316 events/s (goal ≥ 200,000/s; undecoded: 3,397,088 events/s) [CPU 4.1 µs an event]
 | what | measured |
 """
 
@@ -21,6 +22,8 @@ def test_the_first_figure_of_each_row_is_read() -> None:
         "idle cluster, HTTP request → process running": Figure(6.7, False),
         "memory of a waiting job": Figure(689, False),
         "placement, whole GPUs": Figure(3.34, True),
+        "replay of the live log": Figure(242316, True),
+        "replay of the live log: CPU µs an event": Figure(4.1, False),
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.__main__ import document
-from bench.table import Row, markdown, measured_elsewhere, replaced
+from bench.table import Row, markdown, measured_elsewhere, named_by_build, replaced
 
 OLD = [Row("a", "1/s", "≥ 2/s", False, "x"), Row("a, more", "3/s", "≥ 2/s", True, "y")]
 
@@ -43,3 +43,10 @@ def test_a_row_of_another_machine_names_it() -> None:
     assert measured_elsewhere(page, "2 cores, CPU A, Python 3.13.0, cores plain, fsync p50 99 µs", OLD) == OLD
     (row, *_) = measured_elsewhere(page, "2 cores, CPU B, Python 3.13.0, cores plain, fsync p50 99 µs", OLD)
     assert row.ceiling == f"{OLD[0].ceiling}; on CPU B, Python 3.13.0"
+
+
+def test_a_row_of_compiled_cores_stands_beside_the_one_of_plain_cores() -> None:
+    """Their labels differ, so that each is written in its own place."""
+    row = Row("a", "2/s", "≥ 1/s", True, "none")
+    assert named_by_build(row, "plain Python") == row
+    assert named_by_build(row, "compiled").what == "a, compiled cores"
