@@ -119,5 +119,15 @@ async def test_queue_documents_have_entity_tags() -> None:
                 "it would not be heeded"
             )
         assert (await world.http.get("/v1/queues/lab")).json()["held"] is None
+        before = world.commands_stored()
+        for body in ({"command": ["true"]}, [{"command": ["true"]}]):
+            wrong = await world.http.post("/v1/jobs", json=body, headers={"if-match": 'W/"1"'})
+            assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match"), (
+                "a submit has no version"
+            )
+        assert world.commands_stored() == before
+        assert (
+            await world.http.post("/v1/jobs", json={"command": ["true"]}, headers={"if-match": "*"})
+        ).status_code == 201
         fresh = {"if-match": f'"1", {applied.headers["etag"]}'}
         assert (await world.http.delete("/v1/queues/lab", headers=fresh)).status_code == 200

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from fairlead.main import main
 _BLOCK = re.compile(r"```(yaml|bash|console)\n(.*?)```", re.DOTALL)
 _FILE = re.compile(r"This is `([\w.-]+)`")
 #: Verbs that change nothing: they are repeated until they print what the page shows.
-READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct"}
+READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct", "sql", "usage", "--at"}
 SETTLE_S = 20.0
+#: Heading of the tasks of docs/how-to/from-slurm.md, whose commands before it have no output on the page.
+TASKS = "## Fifteen tasks, as they are typed"
 #: Patterns, and the word that is compared instead of what they match.
 type Varies = tuple[tuple[str, str], ...]
 _VARIES: Varies = (
@@ -77,12 +80,18 @@ class Terminal:
         #: Address of the gateway, which pages have at its usual port.
         self.url = ""
         self._setenv = setenv
+        #: Commands that a line ended with "&" has left running.
+        self.beside: list[subprocess.Popen[str]] = []
         #: {a sequence on the page: what it was here}
         self.sequences: dict[str, str] = {}
 
     def run(self, line: str) -> str:
         """Return the output of one line, remarks included. A cluster that it starts gets a free port."""
         words = shlex.split(line, comments=True)
+        if words[-1] == "&":
+            return self._started(words[1:-1])
+        if ">" in words:
+            return self._kept(words[: words.index(">")], self.folder / words[-1])
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             self._setenv(name, value)
@@ -97,6 +106,28 @@ class Terminal:
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             main(words[1:])
         return printed.getvalue().decode()
+
+    def _kept(self, words: list[str], file: Path) -> str:
+        """Write what a command prints to a file, and return its remarks."""
+        screen, remarks = io.StringIO(), io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
+            main(words[1:])
+        file.write_text(screen.getvalue())
+        return remarks.getvalue()
+
+    def _started(self, words: list[str]) -> str:
+        """Leave a command running, and return its first remark."""
+        argv = [sys.executable, "-m", "fairlead", *words]
+        child = subprocess.Popen(argv, cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        self.beside.append(child)
+        assert child.stderr is not None
+        return child.stderr.readline()
+
+    def close(self) -> None:
+        """End what was left running."""
+        for child in self.beside:
+            child.kill()
+            child.wait()
 
     def agrees(self, found: str, expected: str) -> bool:
         """Return True if the output is the page's."""
@@ -149,6 +180,7 @@ def started(
     try:
         yield there
     finally:
+        there.close()
         there.run("fairlead down --jobs")
 
 
@@ -162,11 +194,13 @@ def _commands(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def play(terminal: Terminal, page: Path) -> None:
-    """Type the page from the first command to the last. With `update`, write the page with what was printed."""
+def play(terminal: Terminal, page: Path, since: str = "") -> None:
+    """Type the page from the first command to the last, or from the heading `since` on. With `update`, write the page with what was
+    printed.
+    """
     written = text = page.read_text()
-    read_to = 0
-    for part in _BLOCK.finditer(text):
+    read_to = text.index(since)
+    for part in _BLOCK.finditer(text, read_to):
         kind, block = part.groups()
         before, read_to = text[read_to : part.start()], part.end()
         if kind != "console":

@@ -29,6 +29,7 @@ AT_HINT = (
     "--at and FAIRLEAD_AT are for verbs that read the cluster's state: jobs, show, why, nodes, queues, packing, idle, rollout, \
 maintenance, breaker, access"
 )
+AT_SQL_HINT = "fairlead sql \"SELECT … FROM events WHERE time <= '2026-11-24 03:12'\": the tables jobs, runs and allocations have the times of each row"
 #: Paths whose answers a client needs in any case, and that do not depend on the moment.
 TIMELESS = frozenset({"/v1/whoami"})
 #: Paths that take `at`.

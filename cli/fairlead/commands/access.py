@@ -12,10 +12,7 @@ from fairlead.render.terminal import Format
 from fairlead_schemas.http.accounts import AccessGrant
 from fairlead_schemas.units.ids import is_job_id
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Give and take roles, and say why somebody may do something: a subject is a role in a scope.",
-)
+app = typer.Typer(invoke_without_command=True)
 
 Subject = Annotated[
     str, typer.Argument(metavar="SUBJECT", help="A login name, an id, or group:NAME.", show_default=False)
@@ -39,6 +36,16 @@ def scope_of(word: str) -> str:
     if word == "cluster" or ":" in word:
         return word
     return f"job:{word}" if is_job_id(word) else f"queue:{word}"
+
+
+@app.callback()
+def listed(ctx: typer.Context) -> None:
+    """Give and take roles, and say why somebody may do something: a subject is a role in a scope.
+
+    fairlead access     (who is what where)
+    """
+    if ctx.invoked_subcommand is None:
+        list_grants()
 
 
 @app.command()

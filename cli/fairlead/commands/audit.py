@@ -25,6 +25,7 @@ from fairlead.render import terminal
 from fairlead.render.progress import progress
 from fairlead.render.terminal import Format
 from fairlead.stack import state
+from fairlead_schemas.units.quantities import counted
 from fairlead_schemas.units.timestamps import parse_rfc3339, rfc3339_seconds
 from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
@@ -92,11 +93,13 @@ def verify(
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(verdict._asdict() | {"rights": verdict.rights._asdict()} | extra, output))
     elif verdict.ok:
-        terminal.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
+        terminal.write(
+            f"ok: {counted(verdict.commits, 'commit')}, {counted(verdict.events, 'event')}, every hash and every move checked\n"
+        )
         terminal.write(rights_lines(verdict.rights))
     else:
         where = f"sequence {verdict.first_bad}: " if verdict.first_bad else ""
-        terminal.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
+        terminal.write(f"DAMAGED: {where}{verdict.what} ({counted(verdict.commits, 'commit')} read)\n")
     if report is not None and report.is_lost and output not in (Format.json, Format.yaml):
         terminal.write(f"{report_line(report)}hint: fairlead audit commands\n")
     if not verdict.ok or (report is not None and report.is_lost):
@@ -137,7 +140,7 @@ def export(
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(manifest, output))
     else:
-        terminal.write(f"{directory}: {manifest.commits} commits up to sequence {manifest.last}\n")
+        terminal.write(f"{directory}: {counted(manifest.commits, 'commit')} up to sequence {manifest.last}\n")
 
 
 def replay(

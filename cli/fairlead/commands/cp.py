@@ -19,7 +19,7 @@ from fairlead.errors import FairleadError, InputRefused, Unreachable
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import RunDirectory
-from fairlead_schemas.units.quantities import format_bytes
+from fairlead_schemas.units.quantities import counted, format_bytes
 
 #: The gateway's remarks on what an archive lacks.
 ERRORS_MEMBER = ".fairlead-errors"
@@ -196,6 +196,6 @@ def _report(copied: list[_Copied]) -> None:
     missing = [line for each in copied for line in each.missing]
     for line in missing:
         terminal.note(f"warning: not copied: {line}")
-    terminal.note(f"{files} file{'' if files == 1 else 's'}, {format_bytes(size)}")
+    terminal.note(f"{counted(files, 'file')}, {format_bytes(size)}")
     if missing:
         raise FairleadError(f"{len(missing)} file{'' if len(missing) == 1 else 's'} could not be copied")

@@ -12,13 +12,20 @@ from fairlead.render import access_tables, terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.policies.notifications import KINDS, MINE
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Send events of your jobs, queues and nodes to a webhook or by mail, by rules of your own.",
-)
+app = typer.Typer(invoke_without_command=True)
 
 _DEFAULT_KINDS = "end,preemption,idle"
 Ids = Annotated[list[str], typer.Argument(metavar="RULE…", show_default=False)]
+
+
+@app.callback()
+def listed(ctx: typer.Context) -> None:
+    """Send events of your jobs, queues and nodes to a webhook or by mail, by rules of your own.
+
+    fairlead notify     (your rules)
+    """
+    if ctx.invoked_subcommand is None:
+        list_rules()
 
 
 @app.command()

@@ -20,6 +20,7 @@ from fairlead.render import terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import state
 from fairlead_schemas.queries.telemetry import BYS, GPU_HOUR_MILLI_NS, UsageEstimate, UsageLine, UsageStatement
+from fairlead_schemas.units.quantities import counted
 from fairlead_schemas.units.timestamps import parse_moment, rfc3339, utc_day, utc_text
 
 if TYPE_CHECKING:
@@ -293,8 +294,8 @@ def audit_usage(
     if found:
         raise typer.Exit(1)
     terminal.write(
-        f"equal: {len(claimed.lines)} lines, {claimed.gpu_hours:.3f} GPU-hours of {claimed.month}, counted again from "
-        f"{len(book.intervals)} placements up to sequence {book.sequence}\n"
+        f"equal: {counted(len(claimed.lines), 'line')}, {claimed.gpu_hours:.3f} GPU-hours of {claimed.month}, counted again from "
+        f"{counted(len(book.intervals), 'placement')} up to sequence {book.sequence}\n"
     )
 
 

@@ -122,9 +122,14 @@ def _window(from_: str, to: str) -> "LogWindow":
 
 def _grid(text: str) -> int:
     try:
-        return parse_duration(text) if text else 0
+        found = parse_duration(text) if text else 0
     except QuantityError as error:
         raise InputRefused(f"--grid: {error}") from error
+    if text and found <= 0:
+        raise InputRefused(
+            f'--grid: expected more than 0, such as "1s", found "{text}"; without it every moment is looked at'
+        )
+    return found
 
 
 def _change(file: Path) -> Any:

@@ -203,11 +203,22 @@ def translate(options: Iterable[tuple[str, str]], environ: Mapping[str, str] | N
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
             unkept[key] = UNKEPT.get(key, "this option is not known here")
+    require_apart(job.get("nodeAffinity", ()))
     size(shape, job, notes)
     job["launcher"] = "slurm"
     if own := variables(shape, job) | job.get("env", {}):
         job["env"] = own
     return TranslatedScript(job, notes, unkept)
+
+
+def require_apart(requirements: Iterable[str]) -> None:
+    """Raise InputRefused for nodes that --nodelist names and --exclude leaves out."""
+    both = selectors.contradictions(requirements)
+    if both:
+        raise InputRefused(
+            f"--exclude: expected none of the nodes of --nodelist, found {', '.join(both)[:80]} in both",
+            hint="name each node in one of the two",
+        )
 
 
 def _whole(value: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader
+from fairlead.jobfile.sbatch_options import require_apart
 from fairlead_schemas.jobfile.request import GPU, is_gpu
 from fairlead_schemas.units import hostlists, quantities, selectors
 from fairlead_schemas.units.hardware import is_profile, resource_of
@@ -93,6 +94,7 @@ def _where(given: SubmitOptions) -> dict[str, Any]:
     affinity = [
         text for option, without in (("nodelist", False), ("exclude", True)) for text in _named(given, option, without)
     ]
+    require_apart(affinity)
     found = {
         "nodeAffinity": affinity,
         "gpu": gpu,

@@ -12,7 +12,7 @@ from fairlead.client.sync_link import pause
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.sync.local_tree import Changed, LocalTree, index_path
 from fairlead.sync.walk import walk
-from fairlead_schemas.units.quantities import format_bytes
+from fairlead_schemas.units.quantities import counted, format_bytes
 from fairlead_schemas.wire import trees
 from fairlead_schemas.wire.trees import TreeRefused, name_of_tree
 
@@ -54,9 +54,9 @@ class SentDirectory(NamedTuple):
 
     def words(self) -> str:
         """Describe it in one line."""
-        what = f"sync: {self.files} files, {format_bytes(self.size)}"
+        what = f"sync: {counted(self.files, 'file')}, {format_bytes(self.size)}"
         return (
-            f"{what}; sent {self.pieces} pieces, {format_bytes(self.sent_bytes)}"
+            f"{what}; sent {counted(self.pieces, 'piece')}, {format_bytes(self.sent_bytes)}"
             if self.pieces
             else f"{what}; nothing new"
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fairlead.errors import InputRefused
 from fairlead.sync.ignore_rules import IgnoreRules
-from fairlead_schemas.units.quantities import format_bytes
+from fairlead_schemas.units.quantities import counted, format_bytes
 from fairlead_schemas.wire import trees
 
 IGNORE_FILE = ".gitignore"
@@ -172,4 +172,6 @@ def _largest(found: list[LocalFile]) -> str:
     ordered = sorted(parts.items(), key=lambda part: (part[1][0] / trees.TREE_BYTES_MAX, part[1][1]), reverse=True)
     by_count = sorted(parts.items(), key=lambda part: part[1][1], reverse=True)
     chosen = dict([*ordered[:LARGEST_MAX], *by_count[:LARGEST_MAX]])
-    return "\n".join(f"  {name}: {count} files, {format_bytes(size)}" for name, (size, count) in chosen.items())
+    return "\n".join(
+        f"  {name}: {counted(count, 'file')}, {format_bytes(size)}" for name, (size, count) in chosen.items()
+    )

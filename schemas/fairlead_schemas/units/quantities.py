@@ -118,6 +118,11 @@ def format_memory(mib: int) -> str:
     return f"{mib}Mi"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 file" or "2 files"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_bytes(size: int) -> str:
     """Bytes for people: `format_bytes(1_500_000) == "1.4 MiB"`."""
     for unit, unit_bytes in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):

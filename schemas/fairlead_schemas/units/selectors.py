@@ -137,6 +137,16 @@ def named(names: Iterable[str], *, without: bool = False) -> list[str]:
     return [parse(f"{NODE_LABEL} notin ({','.join(part)})").text for part in parts]
 
 
+def contradictions(requirements: Iterable[str]) -> list[str]:
+    """Return the nodes that one of the requirements names and another one excludes, sorted."""
+    found = [parse(text) for text in requirements]
+    named_, excluded = (
+        {value for each in found if each.key == NODE_LABEL and each.operator in operators for value in each.values}
+        for operators in (("in", "="), ("notin", "!="))
+    )
+    return sorted(named_ & excluded)
+
+
 def key_of(text: str) -> str:
     """The label that a requirement is about; "" where it cannot be read."""
     try:

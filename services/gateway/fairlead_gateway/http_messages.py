@@ -57,6 +57,8 @@ class RequestHead(NamedTuple):
     event: dict[str, str] | None = None
     #: Sender; `user` is its name.
     caller: Caller = OPEN_CALLER
+    #: True where If-Match names a version.
+    matched: bool = False
 
     @property
     def authority(self) -> Authority | None:
@@ -76,7 +78,7 @@ class RequestHead(NamedTuple):
 
 def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
     """Read the headers, in one pass."""
-    content_type, user, key, length, event = b"", DEFAULT_USER, None, 0, None
+    content_type, user, key, length, event, matched = b"", DEFAULT_USER, None, 0, None, False
     for name, value in headers:
         if name == b"content-type":
             content_type = value.partition(b";")[0].strip().lower()
@@ -87,10 +89,12 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
             user = value.decode("latin-1")
         elif name == b"idempotency-key":
             key = value.decode("latin-1").strip()
+        elif name == b"if-match":
+            matched = value.strip() != b"*"
         elif name[:3] == b"ce-":
             event = {} if event is None else event
             event[name[3:].decode("latin-1")] = unquote(value.decode("latin-1"))
-    return RequestHead(content_type, user, key, length, event)
+    return RequestHead(content_type, user, key, length, event, matched=matched)
 
 
 def owned_head(head: RequestHead, caller: Caller) -> RequestHead:

@@ -69,6 +69,13 @@ def test_the_environment_names_the_moment(gateway: GatewayStub, run: Run, monkey
     assert sent == [("/v1/nodes", "35"), ("/v1/breaker", "35"), ("/v1/jobs/812/why", "9")]
 
 
+def test_sql_at_a_moment_names_the_query_that_asks_for_it(gateway: GatewayStub, run: Run) -> None:
+    """It changes nothing, so the answer does not say that the past cannot be changed."""
+    refused = run("--at", "40", "sql", "select 1")
+    assert refused.code == 2 and not gateway.requests
+    assert "--at: SQL is asked of everything up to now" in refused.err and "WHERE time <=" in refused.err
+
+
 @pytest.mark.parametrize("words", [("cancel", "812"), ("submit", "--", "true"), ("drain", "n1")])
 def test_the_past_is_not_changed(gateway: GatewayStub, run: Run, words: tuple[str, ...]) -> None:
     """A verb that changes something is refused before anything is sent to be changed."""

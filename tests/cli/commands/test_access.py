@@ -41,6 +41,15 @@ TOKEN: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(("group", "path"), [("access", "/v1/access"), ("notify", "/v1/notifications")])
+def test_a_group_without_a_verb_lists(gateway: GatewayStub, run: Run, group: str, path: str) -> None:
+    """As `fairlead queues` and `fairlead prices` do."""
+    gateway.on("GET", path, page())
+    bare, listed = run(group), run(group, "list")
+    assert (bare.code, bare.out) == (listed.code, listed.out) == (0, listed.out) and listed.out
+    assert "grant" in run("access", "--help").out
+
+
 @pytest.mark.parametrize(
     ("word", "scope"),
     [

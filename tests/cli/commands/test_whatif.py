@@ -95,6 +95,7 @@ def test_a_wrong_change_is_refused(export: Path, capsys: pytest.CaptureFixture[s
         (("--from", "2023-11-14T22:15:00Z", "--to", "2023-11-14T22:14:00Z"), "--to: expected a time after from"),
         (("--from", "garbage"), "expected a time such as"),
         (("--grid", "soon"), "--grid: "),
+        (("--grid", "0"), '--grid: expected more than 0, such as "1s", found "0"'),
     ],
 )
 def test_a_wrong_window_is_refused(

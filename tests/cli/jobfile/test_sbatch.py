@@ -175,6 +175,16 @@ def test_an_unreadable_value_is_refused(directive: str) -> None:
         read(directive)
 
 
+def test_a_node_is_not_named_and_excluded() -> None:
+    """It would wait for ever; Slurm refuses it, too."""
+    with pytest.raises(InputRefused, match="found n2 in both"):
+        read("--nodelist=n[1-2]", "--exclude=n2")
+    assert read("--nodelist=n1", "--exclude=n2").job["nodeAffinity"] == [
+        "fairlead/node in (n1)",
+        "fairlead/node notin (n2)",
+    ]
+
+
 def test_gpus_in_all_must_divide_over_the_nodes() -> None:
     """`--gpus` counts in all; what does not come out even is refused, not rounded."""
     with pytest.raises(InputRefused, match="multiple of --nodes"):

@@ -59,6 +59,10 @@ def test_options_become_fields(given: dict[str, Any], expected: dict[str, Any]) 
         ({"mig": "3g"}, '--mig: expected a profile and a count such as "3g.20gb" or "3g.20gb:2", found "3g"'),
         ({"mig": "3g.20gb:x"}, "--mig: expected a profile and a count"),
         ({"env": ["A"]}, "--env: expected NAME=VALUE"),
+        (
+            {"nodelist": "n[1-3]", "exclude": "n2,n9"},
+            "--exclude: expected none of the nodes of --nodelist, found n2 in both",
+        ),
     ],
 )
 def test_invalid_options_are_refused(given: dict[str, Any], says: str) -> None:

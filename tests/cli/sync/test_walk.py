@@ -152,7 +152,7 @@ def test_what_is_too_much_is_refused_with_its_largest_parts(tmp_path: Path, monk
     os.truncate(tmp_path / "data/x", trees.TREE_BYTES_MAX)
     assert walk(tmp_path).size == trees.TREE_BYTES_MAX
     os.truncate(tmp_path / "src/a", 1)
-    with pytest.raises(InputRefused, match=r"expected at most 2.0 GiB, found 2.0 GiB\n  data: 1 files, 2.0 GiB"):
+    with pytest.raises(InputRefused, match=r"expected at most 2.0 GiB, found 2.0 GiB\n  data: 1 file, 2.0 GiB"):
         walk(tmp_path)
     os.truncate(tmp_path / "data/x", 0)
     monkeypatch.setattr(trees, "ENTRIES_MAX", 2)

@@ -96,6 +96,7 @@ async def test_changes_are_filtered_as_events_are(messages: list[Stored]) -> Non
         ("from=1&continue=5-999999", 422, "continue"),
         ("from=1&continue=5", 422, "continue"),
         ("from=1&at=4", 422, "at: unknown query parameter"),
+        ("from=1&from=2&limit=3", 422, "from: expected the query parameter once, found it 2 times"),
     ],
 )
 async def test_moments_that_cannot_be_are_refused(messages: list[Stored], query: str, status: int, words: str) -> None:

@@ -17,6 +17,7 @@ from fairlead.client import contexts
 from fairlead.client.answers import (
     AT_HEADER,
     AT_HINT,
+    AT_SQL_HINT,
     TIMELESS,
     TIMEOUT_S,
     VERSION_HEADER,
@@ -159,6 +160,10 @@ class Transport:
     ) -> Answer:
         """Send a request, again where that may help, and return its answer. Raises FairleadError."""
         if self.at and method != "GET":
+            if path == "/v1/sql":
+                raise InputRefused(
+                    "--at: SQL is asked of everything up to now; name the moment in the query", hint=AT_SQL_HINT
+                )
             raise InputRefused("--at: the past cannot be changed, and this request is about the present", hint=AT_HINT)
         target = target_of(path, query or {})
         body = content if json is None else msgspec.json.encode(json)

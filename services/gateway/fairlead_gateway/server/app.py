@@ -5,6 +5,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import Any
@@ -173,7 +174,7 @@ def _without_names(body: Readiness) -> Readiness:
 
 def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any], list[str]]) -> list[str]:
     """Return the route's parameters. Raise HttpError (422) for an unknown one: a misspelt filter would be answered as if it were not
-    there, with everything. `parameters`: {handler: names of the query parameters that it and its dependencies take}, filled here.
+    there, with everything. Also for one that is given twice, of which one value would be left out. `parameters`: {handler: names of the query parameters that it and its dependencies take}, filled here.
     """
     route = request.scope["route"]
     if route.endpoint in ANY_QUERY:
@@ -185,6 +186,12 @@ def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any]
         if name not in known:
             expected = f"expected {', '.join(known)}" if known else "this path takes none"
             raise bad_field(name[:80], f"unknown query parameter; {expected}")
+    if len(request.query_params) < len(given := request.query_params.multi_items()):
+        name, count = Counter(name for name, _ in given).most_common(1)[0]
+        raise bad_field(
+            name,
+            f"expected the query parameter once, found it {count} times; join values that it takes several of by commas",
+        )
     return known
 
 

@@ -120,7 +120,7 @@ class FastPath:
         if scope["method"] == "HEAD":  # the server leaves the body out by itself
             scope = {**scope, "method": "GET"}
         route = None if scope["query_string"] else self.routes.get((scope["method"], scope["path"]))
-        if route is None:
+        if route is None or scope[HEAD].matched:  # the application says which routes take If-Match
             scope[REQUEST_ID] = request_id
             await self._app(scope, receive, self._stamped(send, request_id, scope))
         else:
@@ -165,7 +165,7 @@ class FastPath:
         All of it depends on the scope alone, except for what `still_admits` looks at."""
         if self._cors and any(name == b"origin" for name, _ in scope["headers"]):
             return False
-        return self._check(scope) is None and 0 < scope[HEAD].length <= body_bytes_max
+        return self._check(scope) is None and 0 < scope[HEAD].length <= body_bytes_max and not scope[HEAD].matched
 
     def still_admits(self, scope: Scope) -> bool:
         """Return True while the client of an admitted scope is within its bound on refusals, and its credential counts.
