@@ -135,7 +135,7 @@ def blocks_of(page: str) -> dict[int, str]:
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_every_task_has_a_block_that_types_it(kind: str) -> None:
-    """Numbered from 1 without a gap, each with a command whose output stands below it, and with what the task is about."""
+    """Numbered from 1 without a gap, each with a command with its output below it, and with what the task is about."""
     tasks = TASKS[kind]
     blocks = blocks_of(tasks.page)
     assert list(tasks.words) == list(blocks) == list(range(1, len(blocks) + 1))
@@ -147,7 +147,7 @@ def test_every_task_has_a_block_that_types_it(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_the_module_that_types_a_page_names_it(kind: str) -> None:
-    """A page that no test opens would be typed by nobody."""
+    """A page that no test opens would not be typed at all."""
     tasks = TASKS[kind]
     assert Path(tasks.page).stem in (ROOT / tasks.typed_by).read_text()
 

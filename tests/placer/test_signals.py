@@ -42,7 +42,7 @@ def test_signals_are_numbered_in_the_order_of_every_living_rank() -> None:
 
 
 def test_an_order_carries_the_newest_only() -> None:
-    """An agent that was away for long gets no more than these; their numbers go on."""
+    """An agent that was away for long gets no more than these; their numbers continue."""
     world = gang()
     for _ in range(SIGNALS_MAX + 3):
         send(world)

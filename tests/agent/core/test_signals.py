@@ -61,7 +61,7 @@ def test_a_signal_waits_for_the_start_of_its_rank() -> None:
 
 
 def test_a_run_that_ends_or_has_ended_gets_none() -> None:
-    """Neither while it is being stopped, nor afterwards."""
+    """Not while it is being stopped, and not afterwards."""
     node = running()
     assert node.desire(6, sent(stop="cancelled")).instructions == [TerminateRun(KEY)]
     assert node.desire(7, msgspec.structs.replace(sent(ONE), stop="cancelled")).instructions == []

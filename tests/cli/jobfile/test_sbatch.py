@@ -176,7 +176,7 @@ def test_an_unreadable_value_is_refused(directive: str) -> None:
 
 
 def test_a_node_is_not_named_and_excluded() -> None:
-    """It would wait for ever; Slurm refuses it, too."""
+    """It would wait permanently; Slurm refuses it, too."""
     with pytest.raises(InputRefused, match="found n2 in both"):
         read("--nodelist=n[1-2]", "--exclude=n2")
     assert read("--nodelist=n1", "--exclude=n2").job["nodeAffinity"] == [
