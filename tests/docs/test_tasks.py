@@ -120,7 +120,7 @@ TASKS = {
             22: ("audit export", "fairlead down", "fairlead up"),
         },
     ),
-}  # fmt: skip
+}
 
 
 def blocks_of(page: str) -> dict[int, str]:
