@@ -204,6 +204,7 @@ SERVICES: dict[str, Permissions] = {
             subjects.cmd("*"),
             subjects.ASK,
             subjects.PAST,
+            subjects.rpc("past", "*"),
             subjects.rpc("*", ALIVE),
             f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),

@@ -24,14 +24,16 @@ def _parts(words: dict[str, Any]) -> Iterator[str]:
     yield f"grade {words['grade']}: {words['grade_words']}\n"
     for reason in words["because"]:
         yield f"  {terminal.harmless(reason)}\n"
+    starts = (
+        f"{fidelity['both']} in both, {fidelity['only_real']} only recorded, {fidelity['only_played']} only played"
+        if fidelity["both"] is not None
+        else "of all jobs, others' included"
+    )
     yield terminal.fields(
         [
             ("window", f"{words['from']} to {words['to']}"),
             ("plays", f"{words['seeds']} pairs, users {words['users']}"),
-            (
-                "first starts",
-                f"{fidelity['both']} in both, {fidelity['only_real']} only recorded, {fidelity['only_played']} only played",
-            ),
+            ("first starts", starts),
             ("differ by", f"{_seconds(fidelity['error_p50_s'])} (median), {_seconds(fidelity['error_p90_s'])} (90 %)"),
             ("lengths", lengths_line(words)),
         ]
@@ -85,6 +87,9 @@ def _jobs(title: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     ]
     heads = ("JOB", "NAME", "USER", "QUEUE", "WAIT", "IN THE VARIANT", "IN PAIRS")
     yield terminal.table(shown, [_column(head, head in ("WAIT", "IN THE VARIANT")) for head in heads])
+    for each in rows:
+        if "others" in each:
+            yield f"and {each['others']} jobs of others, by {_seconds(each['difference_s'])} in all\n"
 
 
 def _column(head: str, right: bool) -> TableColumn:

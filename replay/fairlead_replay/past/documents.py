@@ -76,7 +76,7 @@ class PastDocuments:
             "headers": [(b"if-none-match", question.seen.encode("latin-1"))] if question.seen else [],
             "server": ("past", 80),
             "client": None,
-            CALLER: self._caller(question.caller),
+            CALLER: self.caller(question.caller),
             REQUEST_ID: question.request_id,
         }
         status, headers, parts = 500, list[tuple[str, str]](), list[bytes]()
@@ -95,7 +95,8 @@ class PastDocuments:
         await self.gateway.api(scope, receive, send)
         return status, headers, b"".join(parts)
 
-    def _caller(self, caller: PastCaller) -> Caller:
+    def caller(self, caller: PastCaller) -> Caller:
+        """Return the sender of a question, whose rights are those of now."""
         if caller.is_open:
             return OPEN_CALLER
         return Caller(

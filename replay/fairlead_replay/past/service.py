@@ -7,8 +7,6 @@ at the first question: many of these processes are never asked. Start at `Past`.
 import asyncio
 import contextlib
 import os
-import zlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -23,27 +21,27 @@ from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log import Folded, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_replay.past.answer_pieces import AnswerPieces, no_answer
 from fairlead_replay.past.keyframe_writer import KeyframeWriter
 from fairlead_replay.past.keyframes import BYTES_MAX, KeyframeStore
-from fairlead_schemas.queries import past
+from fairlead_schemas.queries import past, studies
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 
 if TYPE_CHECKING:
     from fairlead_replay.past.documents import PastDocuments
+    from fairlead_replay.past.studies import Studies
 
 NAME = "past"
 #: Where keyframes are, unless set: below FAIRLEAD_DATA of a local stack, else in the working directory.
 DIRECTORY = "past"
 MIB = 1024**2
+#: Memory and time of one what-if study, unless set.
+STUDY_BYTES_MAX, STUDY_S = 4 * 1024**3, 900.0
 #: Questions that may wait; further ones are asked to come again.
 WAITING_MAX = 32
 #: A gateway may be so much ahead for this long.
 FOLLOW_S, LOOK_S = 1.0, 0.005
-#: Answers whose further pieces are kept.
-ANSWERS_KEPT = 8
-#: Bodies from this size on are compressed.
-COMPRESS_BYTES = 64 * 1024
 #: Pause between two readings of people's names.
 NAMES_S = 60.0
 
@@ -51,19 +49,30 @@ log = structlog.get_logger()
 
 
 class PastSettings(NamedTuple):
-    """Where keyframes are kept, and how many bytes of them."""
+    """Where keyframes are kept, how many bytes of them, and what a what-if study may take."""
 
     directory: Path = Path(DIRECTORY)
     bytes_max: int = BYTES_MAX
+    study_bytes_max: int = STUDY_BYTES_MAX
+    study_s: float = STUDY_S
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_PAST_DIR and FAIRLEAD_PAST_MAX_MIB. Raises BadSetting."""
+        """Read FAIRLEAD_PAST_DIR, FAIRLEAD_PAST_MAX_MIB, FAIRLEAD_WHATIF_MAX_MIB and FAIRLEAD_WHATIF_MAX_S. Raises BadSetting."""
         directory = env.get("FAIRLEAD_PAST_DIR") or str(Path(env.get("FAIRLEAD_DATA") or ".") / DIRECTORY)
-        text = env.get("FAIRLEAD_PAST_MAX_MIB", "")
-        if text and not (text.isascii() and text.isdecimal() and len(text) <= 9):
-            raise BadSetting(f'FAIRLEAD_PAST_MAX_MIB: expected MiB of keyframes, 0 for none, found "{text[:20]}"')
-        return cls(Path(directory), int(text) * MIB if text else BYTES_MAX)
+        kept = _whole(env, "FAIRLEAD_PAST_MAX_MIB", "MiB of keyframes, 0 for none", BYTES_MAX // MIB)
+        memory = _whole(
+            env, "FAIRLEAD_WHATIF_MAX_MIB", "MiB of memory of a study, 0 for no bound", STUDY_BYTES_MAX // MIB
+        )
+        study_s = _whole(env, "FAIRLEAD_WHATIF_MAX_S", "seconds of a study, 0 for no studies", int(STUDY_S))
+        return cls(Path(directory), kept * MIB, memory * MIB, float(study_s))
+
+
+def _whole(env: Mapping[str, str], name: str, meaning: str, usual: int) -> int:
+    text = env.get(name, "")
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise BadSetting(f'{name}: expected {meaning}, found "{text[:20]}"')
+    return int(text) if text else usual
 
 
 class Past:
@@ -78,8 +87,11 @@ class Past:
         self._store_task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
-        #: {name: body}, of answers in several pieces, newest last.
-        self._pieces: OrderedDict[str, bytes] = OrderedDict()
+        self._pieces = AnswerPieces()
+        #: First part of the names of its studies, by which questions about them are addressed.
+        self._process = uuid4().hex[: studies.PROCESS_CHARS]
+        #: Made when a study is ordered first.
+        self._studies: Studies | None = None
         self._answered = self._refused = 0
         self._stopping = asyncio.Event()
 
@@ -92,6 +104,8 @@ class Past:
         served = [
             await self._bus.serve(subjects.PAST, self._take, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
+            await self._bus.serve(studies.START, self._take_study, group=NAME),
+            await self._bus.serve(studies.follow_up(self._process), self._take_study),
             await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
         works = (self.live.run(), self.live.watch_end(), self._read_names(), self._stopping.wait())
@@ -111,6 +125,8 @@ class Past:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._studies is not None:
+                await self._studies.close()
             await self._writer.settle()
 
     async def stop(self) -> None:
@@ -174,12 +190,12 @@ class Past:
         try:
             question = past.decode_question(message.payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return _no_answer("invalid", str(error))
+            return no_answer("invalid", str(error))
         if question.answer:
-            return self._piece(question)
+            return self._pieces.piece(question.answer, question.piece)
         if self._waiting >= WAITING_MAX:
             self._refused += 1
-            return _no_answer("busy", f"{WAITING_MAX} questions wait already; ask again")
+            return no_answer("busy", f"{WAITING_MAX} questions wait already; ask again")
         self._waiting += 1
         try:
             async with self._turn:
@@ -191,16 +207,16 @@ class Past:
         if not await self._reached(question.sequence):
             self._refused += 1
             reached = f"the log is folded up to {self.live.views.sequence}, asked for {question.sequence}"
-            return _no_answer("behind", reached)
+            return no_answer("behind", reached)
         try:
             documents = await self._made()
             status, headers, body = await documents.answer(question)
         except Exception as error:
             log.exception("question about the past not answered", path=question.path, request=question.request_id)
             self._documents = None  # the fault may have left behind a state that no log has
-            return _no_answer("failed", f"{type(error).__name__}: the log of the process for the past has more")
+            return no_answer("failed", f"{type(error).__name__}: the log of the process for the past has more")
         self._answered += 1
-        return self._encoded(status, headers, body)
+        return self._pieces.answer(status, headers, body)
 
     async def _made(self) -> "PastDocuments":
         if self._documents is None:
@@ -222,25 +238,50 @@ class Past:
             await asyncio.sleep(LOOK_S)
         return self.live.views.sequence >= sequence
 
-    def _encoded(self, status: int, headers: list[tuple[str, str]], body: bytes) -> bytes:
-        compressed = len(body) >= COMPRESS_BYTES
-        sent = zlib.compress(body, 1) if compressed else body
-        pieces = max(1, -(-len(sent) // past.PIECE_BYTES))
-        name = ""
-        if pieces > 1:
-            name = uuid4().hex
-            self._pieces[name] = sent
-            while len(self._pieces) > ANSWERS_KEPT:
-                self._pieces.popitem(last=False)
-        head = past.PastAnswer(status=status, headers=tuple(headers), answer=name, pieces=pieces, compressed=compressed)
-        return past.encode_answer(head, sent[: past.PIECE_BYTES])
+    # -- studies
 
-    def _piece(self, question: past.PastQuestion) -> bytes:
-        body = self._pieces.get(question.answer)
-        begin = question.piece * past.PIECE_BYTES
-        if body is None or not 0 < begin < len(body):
-            return _no_answer("unknown", "this answer has no such piece, or it was given too long ago; ask again")
-        return past.encode_answer(past.PastAnswer(), body[begin : begin + past.PIECE_BYTES])
+    async def _take_study(self, message: Message) -> bytes:
+        try:
+            question = studies.decode_question(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return no_answer("invalid", str(error))
+        if question.verb == "piece":
+            return self._pieces.piece(question.name, question.piece)
+        if not await self._reached(question.sequence):
+            return no_answer("behind", f"the log is folded up to {self.live.views.sequence}")
+        try:
+            return self._pieces.answer(*await self._study(question))
+        except Exception as error:
+            log.exception("question about a study not answered", verb=question.verb, study=question.name)
+            return no_answer("failed", f"{type(error).__name__}: the log of the process for the past has more")
+
+    async def _study(self, question: studies.StudyQuestion) -> tuple[int, list[tuple[str, str]], bytes]:
+        from fairlead_replay.past.studies import NotOrdered
+
+        ordered = await self._ordered()
+        caller = (await self._made()).caller(question.caller)
+        try:
+            if question.verb == "start":
+                study, status = ordered.order(question.wish or studies.StudyWish(change={}), caller), 202
+            else:
+                study, status = ordered.find(question.name, caller), 200
+            if question.verb == "cancel":
+                ordered.cancel(study)
+                await study.news(study.about.revision)
+            elif question.seen >= 0:
+                await study.news(question.seen)
+        except NotOrdered as refused:
+            return refused.status, [], studies.encode(refused.words)
+        found = ordered.document(study, caller, even_so=question.even_so, brief=question.brief)
+        return status, [], studies.encode(found)
+
+    async def _ordered(self) -> "Studies":
+        if self._studies is None:
+            from fairlead_replay.past.studies import Studies, StudyBounds
+
+            bounds = StudyBounds(self._settings.study_bytes_max, self._settings.study_s)
+            self._studies = Studies(self._bus, lambda: self.live.views, self._process, bounds)
+        return self._studies
 
     # -- signs of life
 
@@ -262,10 +303,6 @@ class Past:
             "keyframe_bytes": sum(place.bytes for place in places),
             "written": self._writer.written,
         }
-
-
-def _no_answer(error: str, message: str) -> bytes:
-    return past.encode_answer(past.PastAnswer(error=error, message=message))
 
 
 async def build(bus: Bus) -> Past:

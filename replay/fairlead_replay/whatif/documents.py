@@ -1,19 +1,61 @@
 """Words of a study: the document for programs, and one HTML page without network access.
 
-A reader who may not see everything gets the rows of own jobs, and of others totals only (`VisibleTo`).
+A reader who may not see everything gets the rows of jobs that it may see, and of others totals only (`StudyReader`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from fairlead_replay.whatif.effects import MEASURES, Effect, MovedJob
+from fairlead_replay.whatif.effects import MEASURES, Effect
 from fairlead_replay.whatif.fidelity import Fidelity
 from fairlead_replay.whatif.study import Study
 from fairlead_schemas.units.timestamps import rfc3339
 
-#: Says of a user whether the reader may see that user's jobs.
-type VisibleTo = Callable[[str], bool]
+#: Winners and losers that a document names, each.
+JOBS_SHOWN_MAX = 20
+
+
+def _anything(_value: Any) -> bool:
+    return True
+
+
+class StudyReader(NamedTuple):
+    """What a reader of a study may see. `WHOLE` sees everything."""
+
+    #: Of a row about a job (`id`, `user`, `queue`, `project`); of a user's name; of a queue's path.
+    job: Callable[[dict[str, Any]], bool] = _anything
+    user: Callable[[str], bool] = _anything
+    queue: Callable[[str], bool] = _anything
+    #: Sums over everybody.
+    totals: bool = True
+    #: Replaces names in a sentence.
+    words: Callable[[str], str] = str
+    #: Name of a user, of the id that the log has.
+    name: Callable[[str], str] = str
+
+    def group(self, kind: str, name: str) -> bool:
+        """Return True if the reader may see the measures of a group of jobs."""
+        if kind in ("user", "queue"):
+            return self.user(name) if kind == "user" else self.queue(name)
+        return self.totals
+
+
+#: Fields of a fidelity that are sums over everybody; None for a reader who may not see those.
+FIDELITY_TOTALS = (
+    "both",
+    "only_real",
+    "only_played",
+    "real_gpu_h",
+    "played_gpu_h",
+    "real_preemptions",
+    "played_preemptions",
+    "ends_both",
+    "ends_equal",
+    "gpu_difference",
+)
+#: A reader who has the whole log.
+WHOLE = StudyReader()
 
 GRADES = {
     "A": "the control matches the record: waits within 5 %, GPU-hours within 1 %",
@@ -22,21 +64,20 @@ GRADES = {
 }
 
 
-def everything(user: str) -> bool:
-    """Return True: the reader has the whole log."""
-    return True
+def document(study: Study, *, reader: StudyReader = WHOLE, even_so: bool = False) -> dict[str, Any]:
+    """Return a study as plain values, as a reader may see it. Effects are left out where the control's grade is C, unless
+    `even_so`."""
+    return shown(whole_document(study), reader, even_so=even_so)
 
 
-def document(study: Study, *, visible: VisibleTo = everything, even_so: bool = False) -> dict[str, Any]:
-    """Return a study as plain values. Effects are left out where the control's grade is C, unless `even_so`."""
+def whole_document(study: Study) -> dict[str, Any]:
+    """Return all of a study as plain values: every job that moved, and effects whatever the grade. `shown` makes an answer of it."""
     recording, fidelity = study.recording, study.fidelity
-    shown = even_so or not study.is_withheld
-    effects = [each for each in study.effects.effects if each.group.kind != "user" or visible(each.group.name)]
     return {
         "grade": fidelity.grade,
         "grade_words": GRADES[fidelity.grade],
         "because": list(fidelity.because),
-        "withheld": not shown,
+        "withheld": study.is_withheld,
         "from": rfc3339(recording.start.at_ns) if recording.start.at_ns else "the log's start",
         "to": rfc3339(recording.end_ns),
         "sequences": [recording.first, recording.last],
@@ -55,10 +96,34 @@ def document(study: Study, *, visible: VisibleTo = everything, even_so: bool = F
             {"service": each.writer, "from": rfc3339(each.from_ns), "to": rfc3339(each.to_ns)}
             for each in recording.absences
         ],
-        "effects": [_effect_words(each) for each in effects] if shown else [],
-        "winners": _moved_words(study.effects.winners, visible) if shown else [],
-        "losers": _moved_words(study.effects.losers, visible) if shown else [],
-        "events": {"control": dict(study.control.events), "variant": dict(study.variant.events)} if shown else {},
+        "effects": [_effect_words(each) for each in study.effects.effects],
+        "winners": [each._asdict() for each in study.effects.winners],
+        "losers": [each._asdict() for each in study.effects.losers],
+        "events": {"control": dict(study.control.events), "variant": dict(study.variant.events)},
+    }
+
+
+def shown(whole: dict[str, Any], reader: StudyReader = WHOLE, *, even_so: bool = False) -> dict[str, Any]:
+    """Return a whole document as a reader may see it: names that it may not see are left out, and jobs counted."""
+    withheld = whole["withheld"] and not even_so
+    fidelity, words = whole["fidelity"], reader.words
+    return {
+        **whole,
+        "withheld": withheld,
+        "because": [words(each) for each in whole["because"]],
+        "fidelity": {
+            **fidelity,
+            **({} if reader.totals else dict.fromkeys(FIDELITY_TOTALS)),
+            "because": [words(each) for each in fidelity["because"]],
+            "queues": [each for each in fidelity["queues"] if reader.queue(each["queue"])],
+        },
+        **({} if reader.totals else {"submits": 0, "submits_that_followed_an_end": 0}),
+        "left_out": {words(name): count for name, count in whole["left_out"].items()},
+        "conflicts": {words(name): count for name, count in whole["conflicts"].items()},
+        "effects": [] if withheld else _effects_for(whole["effects"], reader),
+        "winners": [] if withheld else _moved_words(whole["winners"], reader),
+        "losers": [] if withheld else _moved_words(whole["losers"], reader),
+        "events": {} if withheld or not reader.totals else whole["events"],
     }
 
 
@@ -97,17 +162,25 @@ def _effect_words(each: Effect) -> dict[str, Any]:
     }
 
 
-def _moved_words(moved: Iterable[MovedJob], visible: VisibleTo) -> list[dict[str, Any]]:
-    """Return rows of jobs that the reader may see, and one for all others together."""
+def _effects_for(effects: Iterable[dict[str, Any]], reader: StudyReader) -> list[dict[str, Any]]:
+    return [
+        {**each, "name": reader.name(each["name"])} if each["kind"] == "user" else each
+        for each in effects
+        if reader.group(each["kind"], each["name"])
+    ]
+
+
+def _moved_words(moved: Iterable[dict[str, Any]], reader: StudyReader) -> list[dict[str, Any]]:
+    """Return the first rows of jobs that the reader may see, and one for all that it may not."""
     rows: list[dict[str, Any]] = []
     others, difference_s = 0, 0.0
     for each in moved:
-        if visible(each.user):
-            rows.append(each._asdict())
-        else:
+        if not reader.job(each):
             others += 1
-            difference_s += each.difference_s
-    if others:
+            difference_s += each["difference_s"]
+        elif len(rows) < JOBS_SHOWN_MAX:
+            rows.append({**each, "user": reader.name(each["user"])})
+    if others and reader.totals:
         rows.append({"others": others, "difference_s": difference_s})
     return rows
 
@@ -173,6 +246,10 @@ def page(words: dict[str, Any]) -> str:
 
 def starts_line(fidelity: dict[str, Any]) -> str:
     """Return how near the control is to the record, in one sentence each."""
+    if fidelity["both"] is None:
+        return (
+            f"First starts differ by {_s(fidelity['error_p50_s'])} (median) and {_s(fidelity['error_p90_s'])} (90 %)."
+        )
     return (
         f"First starts of {fidelity['both']} jobs differ by {_s(fidelity['error_p50_s'])} (median) and "
         f"{_s(fidelity['error_p90_s'])} (90 %). GPU-hours held: {fidelity['real_gpu_h']:.2f} and "

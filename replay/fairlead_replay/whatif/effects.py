@@ -15,8 +15,8 @@ from fairlead_replay.whatif.replays import Outcome
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.units.timestamps import SECOND_NS
 
-#: Jobs that a table of winners or losers has.
-MOVED_JOBS_MAX = 20
+#: Jobs that are kept as winners or losers: a reader sees the first of those that it may see.
+MOVED_JOBS_MAX = 10_000
 #: A completion time is compared with the run time, but no shorter than this, or a job of a second would decide.
 SLOWDOWN_FLOOR_S = 10.0
 #: Pairs that a statement needs.
@@ -80,6 +80,7 @@ class MovedJob(NamedTuple):
     name: str
     user: str
     queue: str
+    project: str
     gpus: float
     #: Median over the pairs of the wait, in seconds; None: it does not start.
     control_wait_s: float | None
@@ -239,6 +240,7 @@ def _moved(
                 job.submitted.name,
                 job.submitted.user,
                 job.queue,
+                job.submitted.project,
                 gpus_of(job),
                 _middle([control for control, _ in waits]),
                 _middle([variant for _, variant in waits]),

@@ -560,6 +560,26 @@ class PieceStored(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class WhatIf(msgspec.Struct, kw_only=True):
+    """A what-if study: a part of the log played again under another policy, and how far that has come."""
+
+    id: str
+    state: Literal["queued", "reading", "playing", "done", "failed", "cancelled"]
+    user: str
+    created_at: str
+    #: Studies that run before it.
+    ahead: int = 0
+    commits_read: int = 0
+    plays_done: int = 0
+    plays: int = 0
+    #: Why it has failed, in words.
+    message: str = ""
+    #: Rises with every change of the above.
+    revision: int = 0
+    #: What was found, once it is done (docs/how-to/what-if.md): the control's grade first.
+    study: dict[str, Any] | None = None
+
+
 class MissingRight(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Facts of a refusal: the right that is missing, and who could grant it. Without a verb: the reason why the sender is not
     known, or not served.

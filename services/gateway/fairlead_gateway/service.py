@@ -62,6 +62,7 @@ from fairlead_gateway.routes import (
     submit,
     tokens,
     tunnels,
+    whatif,
     why,
 )
 from fairlead_gateway.routes.events import EventFeed
@@ -221,6 +222,7 @@ class Gateway:
             prices.routes(views, self.queue, waiter),
             gpu_usage.usage_routes(views, bus, self.accounts),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
+            whatif.routes(whatif.WhatIfRoutes(views, bus, self.callers)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
             pages.routes(views, WebFiles(folder())),

@@ -55,7 +55,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
 
 def schema_of(operation: dict[str, Any]) -> dict[str, Any]:
     """The schema of a JSON answer; empty where there is none."""
-    return operation["responses"]["200"].get("content", {}).get("application/json", {}).get("schema", {})
+    return operation["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
 
 
 def test_it_is_valid_by_the_specification(document: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
-from fairlead_replay.past import documents, keyframe_writer, service
+from fairlead_replay.past import answer_pieces, documents, keyframe_writer, service
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
@@ -147,7 +147,7 @@ async def test_large_answers_come_in_pieces(
 ) -> None:
     """Compressed where they are long; a piece that is gone makes the gateway ask again, and then fold by itself."""
     monkeypatch.setattr(words, "PIECE_BYTES", 300)
-    monkeypatch.setattr(service, "COMPRESS_BYTES", 5_000)
+    monkeypatch.setattr(answer_pieces, "COMPRESS_BYTES", 5_000)
     async with (
         StandingGateway(messages) as now,
         StandingGateway(messages[:200]) as then,
@@ -155,7 +155,7 @@ async def test_large_answers_come_in_pieces(
     ):
         for path in ("/v1/cluster", "/v1/jobs?limit=1000", "/v1/breaker"):
             assert await now.document(path, 200) == await then.document(path)
-        monkeypatch.setattr(service, "ANSWERS_KEPT", 0)
+        monkeypatch.setattr(answer_pieces, "ANSWERS_KEPT", 0)
         asked = process.statistics()["answered"]
         assert await now.document("/v1/cluster", 200) == await then.document("/v1/cluster")
         assert process.statistics()["answered"] - asked == 3
@@ -321,11 +321,14 @@ async def test_documents_of_the_past_have_login_names_and_the_rights_of_now(tmp_
 async def test_settings(tmp_path: Path) -> None:
     """The directory and the bound, with words for what is no number."""
     found = PastSettings.from_environment({"FAIRLEAD_PAST_DIR": str(tmp_path), "FAIRLEAD_PAST_MAX_MIB": "0"})
-    assert found == (tmp_path, 0)
+    assert (found.directory, found.bytes_max) == (tmp_path, 0)
+    study = PastSettings.from_environment({"FAIRLEAD_WHATIF_MAX_MIB": "512", "FAIRLEAD_WHATIF_MAX_S": "60"})
+    assert (study.study_bytes_max, study.study_s) == (512 * 1024**2, 60.0)
     assert PastSettings.from_environment({"FAIRLEAD_DATA": "/x"}).directory == Path("/x/past")
     for text in ("-1", "many", "1e3", "9" * 30, "٣"):
-        with pytest.raises(service.BadSetting, match="FAIRLEAD_PAST_MAX_MIB"):
-            PastSettings.from_environment({"FAIRLEAD_PAST_MAX_MIB": text})
+        for name in ("FAIRLEAD_PAST_MAX_MIB", "FAIRLEAD_WHATIF_MAX_MIB", "FAIRLEAD_WHATIF_MAX_S"):
+            with pytest.raises(service.BadSetting, match=name):
+                PastSettings.from_environment({name: text})
 
 
 def test_a_caller_is_passed_on_whole() -> None:

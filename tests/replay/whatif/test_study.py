@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead_replay.whatif import lengths
-from fairlead_replay.whatif.documents import document, page
+from fairlead_replay.whatif.documents import StudyReader, document, page
 from fairlead_replay.whatif.effects import Effect, is_changed
 from fairlead_replay.whatif.fidelity import compare, distance, quantile
 from fairlead_replay.whatif.overlay import InvalidOverlay, PlannedChange, read_overlay
@@ -331,6 +331,11 @@ def test_a_report_escapes_every_name() -> None:
     assert "http" not in text  # one file, no network
 
 
+def of_ann(row: dict[str, Any]) -> bool:
+    """Return True for a row of ann's."""
+    return row["user"] == "ann"
+
+
 def test_a_reader_sees_own_jobs_and_totals_of_others() -> None:
     """As in SQL: no name, no id of another user's job."""
     scene = Scene()
@@ -338,7 +343,7 @@ def test_a_reader_sees_own_jobs_and_totals_of_others() -> None:
     for n in range(12):
         scene.submit(n * 3, 4, 20, name=f"secret-{n}", user=("ann", "bob")[n % 2])
     found = study(record_of(scene.play(400)[0]), {"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}})
-    words = document(found, visible=lambda user: user == "ann", even_so=True)
+    words = document(found, reader=StudyReader(job=of_ann, user=lambda name: name == "ann"), even_so=True)
     rows = [*words["winners"], *words["losers"]]
     assert {each["user"] for each in rows if "user" in each} == {"ann"}
     assert sum(each.get("others", 0) for each in rows) > 0

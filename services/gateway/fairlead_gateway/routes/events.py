@@ -470,7 +470,7 @@ def _watch(feed: EventFeed, callers: Callers, caller: Caller, stream: AsyncGener
     if feed.watches >= WATCHES_MAX:
         raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
     if not caller.is_open:
-        stream = while_allowed(stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event)
+        stream = while_allowed(stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), last_event)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return WatchResponse(stream, media_type="text/event-stream", headers=headers)
 
@@ -491,7 +491,8 @@ def _still_shown(views: Views, caller: Caller, job: str) -> Callable[[], bool]:
     return lambda: job not in views.jobs.rows or Sight(views, caller).job_id(job)
 
 
-def _last_event(reason: str) -> bytes:
+def last_event(reason: str) -> bytes:
+    """Return the event that ends a watch."""
     return b'event: end\ndata: {"reason":"%b"}\n\n' % reason.encode()
 
 

@@ -35,6 +35,7 @@ _TAGS = {
     "usage": "usage",
     "prices": "usage",
     "sql": "usage",
+    "whatif": "what-if",
     "access": "access",
     "audit": "access",
     "groups": "access",

@@ -6,7 +6,7 @@ status, headers, body. Start at `PastClient.forward`.
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, Unavailable
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse
 from fairlead_gateway.page_tokens import place_of
@@ -72,14 +73,7 @@ class PastClient:
             seen=request.headers.get("if-none-match", "")[: past.TARGET_CHARS_MAX],
             request_id=request_id,
             sequence=self._views.sequence,
-            caller=past.PastCaller(
-                is_open=caller.is_open,
-                principal=caller.principal,
-                credential=caller.credential,
-                is_token=caller.is_token,
-                act_as=caller.act_as,
-                expires_ns=caller.expires_ns,
-            ),
+            caller=past_caller(caller),
         )
         found = await self._ask(question)
         self._count("gateway" if found is None else "past")
@@ -109,22 +103,46 @@ class PastClient:
             if head.error != "behind":
                 log.warning("the process for the past has not answered", reason=head.message)
             return None
-        parts = [body]
-        for number in range(1, min(head.pieces, past.PIECES_MAX)):
-            piece, part = await self._once(past.PastQuestion(answer=head.answer, piece=number))
-            if piece.error:
-                return None
-            parts.append(part)
-        whole = b"".join(parts)
+        whole = await whole_body(
+            head, body, lambda number: self._once(past.PastQuestion(answer=head.answer, piece=number))
+        )
+        if whole is None:
+            return None
         headers = dict(head.headers)
         media_type = headers.pop("content-type", "application/json").encode()
         headers.pop("content-length", None)
         stated = tuple((name.encode(), value.encode()) for name, value in headers.items())
-        return HttpResponse(head.status, zlib.decompress(whole) if head.compressed else whole, stated, media_type)
+        return HttpResponse(head.status, whole, stated, media_type)
 
     async def _once(self, question: past.PastQuestion) -> tuple[past.PastAnswer, bytes]:
         payload = past.encode_question(question)
         return past.decode_answer(await self._bus.request(subjects.PAST, payload, timeout_s=self._wait_s))
+
+
+def past_caller(caller: Caller) -> past.PastCaller:
+    """Return the sender of a request as the process for the past knows it."""
+    return past.PastCaller(
+        is_open=caller.is_open,
+        principal=caller.principal,
+        credential=caller.credential,
+        is_token=caller.is_token,
+        act_as=caller.act_as,
+        expires_ns=caller.expires_ns,
+    )
+
+
+async def whole_body(
+    head: past.PastAnswer, body: bytes, ask: Callable[[int], Awaitable[tuple[past.PastAnswer, bytes]]]
+) -> bytes | None:
+    """Return the body of an answer, whose further pieces `ask` returns by their numbers; None where one is gone. Raises zlib.error."""
+    parts = [body]
+    for number in range(1, min(head.pieces, past.PIECES_MAX)):
+        piece, part = await ask(number)
+        if piece.error:
+            return None
+        parts.append(part)
+    whole = b"".join(parts)
+    return zlib.decompress(whole) if head.compressed else whole
 
 
 def _names_moment(query: str) -> bool:

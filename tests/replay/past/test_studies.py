@@ -1,0 +1,303 @@
+"""What-if over HTTP: a study is played in a process of its own, one at a time, within bounds, can be ended, and shows each reader
+what it may see."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.render.whatif_report import report
+from fairlead_bus.port import Stored
+from fairlead_replay.past import answer_pieces, studies
+from fairlead_replay.past.service import Past, PastSettings
+from fairlead_replay.whatif import worker
+from fairlead_replay.whatif.documents import FIDELITY_TOTALS, StudyReader, page, shown, whole_document
+from fairlead_replay.whatif.overlay import read_overlay
+from fairlead_replay.whatif.record import record_of
+from fairlead_replay.whatif.study import run_study
+from fairlead_schemas.queries import past as words
+from tests.gateway.access.signed_world import SignedWorld
+from tests.gateway.standing import StandingGateway
+from tests.gateway.world import gpus
+from tests.kit.eventually import eventually_async
+from tests.replay.whatif.scenes import Scene, queues
+
+CHANGE = {"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}}
+
+
+def log_of_two_queues(until_s: float = 400) -> list[Stored]:
+    """Return the log of twelve jobs of two users on two nodes."""
+    scene = Scene()
+    scene.command(-1, queues())
+    for n in range(12):
+        scene.submit(n * 3, 4, 20, name=f"work-{n}", user=("ann", "bob")[n % 2], queue="ab"[n % 2])
+    return scene.play(until_s)[0]
+
+
+@asynccontextmanager
+async def running(gateway: StandingGateway | SignedWorld, directory: Path, **more: Any) -> AsyncIterator[Past]:
+    """A process for the past on the gateway's bus, which has folded the log."""
+    process = Past(gateway.hub.connect(), PastSettings(directory, **more))
+    task = asyncio.create_task(process.run())
+    try:
+        await eventually_async(lambda: process.live.caught_up or task.done())
+        yield process
+    finally:
+        await process.stop()
+        await task
+
+
+async def order(gateway: StandingGateway, **wish: Any) -> Any:
+    """POST a study."""
+    return await gateway.http.post("/v1/whatif", json={"change": CHANGE, "seeds": 0, **wish})
+
+
+async def over(gateway: Any, name: str, **query: Any) -> dict[str, Any]:
+    """Return a study once nothing about it changes any more."""
+    async with asyncio.timeout(60):
+        while True:
+            found = (await gateway.http.get(f"/v1/whatif/{name}", params=query)).json()
+            if found["state"] in ("done", "failed", "cancelled"):
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def progress(gateway: StandingGateway, name: str) -> list[tuple[str, Any]]:
+    """Return (event, data) of the whole watch of a study."""
+    found: list[tuple[str, Any]] = []
+    async with gateway.http.stream("GET", f"/v1/whatif/{name}/progress") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        event = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                event = line[7:]
+            elif line.startswith("data: "):
+                found.append((event, msgspec.json.decode(line[6:])))
+    return found
+
+
+async def test_a_study_is_ordered_watched_and_read(tmp_path: Path) -> None:
+    """202 with its address; the watch ends with the study; the findings are those of the command line, grade first."""
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
+        answer = await order(now, seeds=3)
+        assert answer.status_code == 202
+        name = answer.json()["id"]
+        assert answer.headers["location"] == f"/v1/whatif/{name}"
+        seen = await progress(now, name)
+        assert [event for event, _ in seen][-1] == "end"
+        assert seen[-1][1] == {"reason": "done"}
+        last = seen[-2][1]
+        assert (last["state"], last["plays_done"], last["plays"], last.get("study")) == ("done", 8, 8, None)
+        found = (await now.http.get(f"/v1/whatif/{name}")).json()
+        study = found["study"]
+        assert (study["grade"], study["withheld"], study["seeds"]) == ("A", False, 3)
+        assert {
+            each["name"] for each in study["effects"] if each["kind"] == "queue" and each["verdict"] == "worse"
+        } == {"a"}
+        assert study["losers"]
+
+
+async def test_a_wrong_order_is_refused_before_it_waits(tmp_path: Path) -> None:
+    """With the field of the body, what was expected and what was found; and in the answer where only the log can tell."""
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
+        for wish, field in (
+            ({"change": {"queuez": {}}}, "change.queuez"),
+            ({"change": {}}, "change"),
+            ({"change": {"nodes": {"add": [{"count": 1}]}}}, "change.nodes.add[0].like"),
+            ({"from": "yesterday"}, "from"),
+            ({"from": "2023-11-14T22:14:10"}, "from"),
+            ({"from": "2023-11-14T22:14:10Z", "to": "2023-11-14T22:14:10Z"}, "to"),
+            ({"grid": "soon"}, "grid"),
+            ({"seeds": 65}, "seeds"),
+            ({"users": "some"}, "users"),
+            ({"chance": {}}, "chance"),
+        ):
+            answer = await order(now, **wish)
+            assert answer.status_code == 422, (wish, answer.text)
+            assert answer.json()["errors"][0]["field"] == field, answer.text
+            assert answer.json()["errors"][0]["message"]
+        for wish, told in (
+            ({"change": {"queues": {"c": {"weight": 2}}}}, "queues.c: expected a queue of the window (a, b)"),
+            ({"from": "2001-01-01T00:00:00Z"}, "from: expected a time from the log's first commit on"),
+            ({"change": {"sequencer": "nosuch"}}, "cannot be played: the change was refused"),
+        ):
+            found = await over(now, (await order(now, **wish)).json()["id"])
+            assert found["state"] == "failed"
+            assert told in found["message"]
+        assert (await now.http.get("/v1/whatif/nosuch")).status_code == 404
+        assert (await now.http.get("/v1/whatif/deadbeef-1")).status_code == 404
+
+
+async def test_one_runs_at_a_time_others_wait_and_each_can_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line is bounded; who is taken out of it never runs; the process of one that is ended is gone at once."""
+    monkeypatch.setattr(studies, "WAITING_MAX", 2)
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
+        names = [(await order(now, seeds=64)).json()["id"]]
+        await eventually_async(lambda: bool(workers()))
+        names += [(await order(now)).json()["id"] for _ in range(2)]
+        refused = await order(now)
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:fairlead:problem:busy")
+        assert refused.headers["retry-after"] == "30"
+        waiting = [(await now.http.get(f"/v1/whatif/{name}")).json() for name in names[1:]]
+        assert [(each["state"], each["ahead"]) for each in waiting] == [("queued", 1), ("queued", 2)]
+        assert len(workers()) == 1
+        ended = await now.http.delete(f"/v1/whatif/{names[1]}")
+        assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
+        await now.http.delete(f"/v1/whatif/{names[0]}")
+        assert (await over(now, names[0]))["state"] == "cancelled"
+        assert (await over(now, names[2]))["state"] == "done"
+        again = await now.http.delete(f"/v1/whatif/{names[2]}")
+        assert again.json()["state"] == "done", "what is over stays as it is"
+    assert not workers()
+
+
+def workers() -> list[int]:
+    """Return the processes below this one that play."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                line = (entry / "cmdline").read_bytes()
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            if worker.__name__.encode() in line and parent == os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+async def test_memory_and_time_are_bounded(tmp_path: Path) -> None:
+    """The words name the bound and the setting; the next study is played."""
+    async with StandingGateway(log_of_two_queues()) as now:
+        async with running(now, tmp_path, study_bytes_max=40 * 1024**2):
+            found = await over(now, (await order(now)).json()["id"])
+            assert found["state"] == "failed"
+            assert "it needs more than 40 MiB of memory" in found["message"]
+        async with running(now, tmp_path, study_s=0.01):
+            found = await over(now, (await order(now)).json()["id"])
+            assert "it takes longer than 0.01 s" in found["message"]
+        async with running(now, tmp_path, study_s=0.0):
+            assert (await order(now)).json()["type"] == "urn:fairlead:problem:whatif_off"
+        assert (await order(now)).json()["type"] == "urn:fairlead:problem:past_away"
+
+
+async def test_a_worker_that_dies_is_said(tmp_path: Path) -> None:
+    """Killed from outside: the study has failed, and the next one is played."""
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
+        name = (await order(now, seeds=64)).json()["id"]
+        await eventually_async(lambda: bool(workers()))
+        os.kill(workers()[0], 9)
+        found = await over(now, name)
+        assert (found["state"], found["message"].split(":")[0]) == ("failed", "its process was ended by signal 9")
+        assert (await over(now, (await order(now)).json()["id"]))["state"] == "done"
+
+
+async def test_a_damaged_log_is_said_and_nothing_is_played_from_what_lies_before(tmp_path: Path) -> None:
+    """With the sequence."""
+    messages = log_of_two_queues()
+    async with StandingGateway(messages) as now, running(now, tmp_path):
+        stream = now.hub.streams["LOG"].messages
+        old = stream[30]
+        stream[30] = Stored(old.sequence, old.subject, old.payload.replace(b'"at_ns":1', b'"at_ns":2'))
+        found = await over(now, (await order(now)).json()["id"])
+    assert found["state"] == "failed"
+    assert found["message"].startswith("DAMAGED: ")
+    assert found["study"] is None
+
+
+async def test_findings_that_no_message_holds_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same."""
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
+        name = (await order(now)).json()["id"]
+        whole = await over(now, name)
+        monkeypatch.setattr(words, "PIECE_BYTES", 400)
+        monkeypatch.setattr(answer_pieces, "COMPRESS_BYTES", 1000)
+        assert (await now.http.get(f"/v1/whatif/{name}")).json() == whole
+
+
+# ---------------------------------------------------------------------------- who may
+
+
+async def test_a_member_sees_own_rows_and_totals_of_others(tmp_path: Path) -> None:
+    """And nobody else's study; an admin sees every one. Names are those of people, as everywhere."""
+    async with SignedWorld() as world:
+        node = await world.node("n1", 4)
+        await world.configure(lab={}, other={})
+        await world.person("ann", member="queue:lab")
+        await world.person("bob", member="queue:other")
+        await world.person("eve")
+        for n in range(3):
+            for name, queue in (("ann", "lab"), ("bob", "other")):
+                job = {"name": f"{name}-{n}", "queue": queue, "command": ["true"], "resources": gpus(2)}
+                answer = await world.ask(name, "POST", "/v1/jobs", json=job)
+                assert answer.status_code == 201, answer.text
+                id_ = answer.json()["id"]
+                await world.in_state(id_, "placed")
+                await node.start(id_)
+                await world.in_state(id_, "running")
+                await node.exit(id_)
+                await world.in_state(id_, "succeeded")
+        limit = {"maximum": {"nvidia.com/gpu": 1}}
+        wish = {"change": {"queues": {"lab": limit, "other": limit}}, "seeds": 0}
+        async with running(world, tmp_path):
+            assert (await world.ask("eve", "POST", "/v1/whatif", json=wish)).status_code == 403
+            answer = await world.ask("ann", "POST", "/v1/whatif", json=wish)
+            assert answer.status_code == 202, answer.text
+            path = f"/v1/whatif/{answer.json()['id']}"
+            for method, address in (("GET", path), ("DELETE", path), ("GET", f"{path}/progress")):
+                assert (await world.ask("bob", method, address)).status_code == 404
+            await over(world, answer.json()["id"])
+            own = await world.get("ann", path, params={"even_so": "true"})
+            whole = (await world.http.get(path, params={"even_so": "true"})).json()["study"]
+        assert own["state"] == "done", own
+        names = {each["name"] for each in whole["effects"] if each["kind"] == "user"}
+        assert names == {"ann", "bob"}
+        assert {each["user"] for each in whole["losers"]} == {"ann", "bob"}
+        study = own["study"]
+        assert {each["user"] for each in study["losers"] if "user" in each} == {"ann"}
+        assert {each["name"] for each in study["effects"] if each["kind"] == "user"} == {"ann"}
+        assert "bob" not in str(study)
+
+
+def test_others_are_totals_for_those_who_may_see_totals() -> None:
+    """One row for all of them; without that right there is no number about everybody."""
+    scene = Scene()
+    scene.command(-1, queues())
+    for n in range(12):
+        scene.submit(n * 3, 4, 20, name=f"secret-{n}", user=("ann", "bob")[n % 2], queue="ab"[n % 2])
+    study = run_study(
+        record_of(scene.play(400)[0]), read_overlay({"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}}), seeds=0
+    )
+    whole = whole_document(study)
+
+    def reader(**more: Any) -> StudyReader:
+        return StudyReader(
+            job=lambda row: row["user"] == "ann",
+            user=lambda user: user == "ann",
+            queue=lambda path: path == "a",
+            words=lambda text: text.replace("bob", "(hidden)"),
+            **more,
+        )
+
+    some = shown(whole, reader())
+    rows = [*some["winners"], *some["losers"]]
+    assert sum(each.get("others", 0) for each in rows) > 0
+    assert "bob" not in str(some)
+    assert some["fidelity"]["real_gpu_h"] > 0
+    none = shown(whole, reader(totals=False))
+    assert not any("others" in each for each in [*none["winners"], *none["losers"]])
+    assert {none["fidelity"][name] for name in FIDELITY_TOTALS} == {None}
+    assert {each["kind"] for each in none["effects"]} == {"queue", "user"}
+    assert {each["queue"] for each in none["fidelity"]["queues"]} == {"a"}
+    assert none["events"] == {}
+    for found in (some, none):
+        assert "secret-1'" not in str(found)
+        assert page(found).startswith("<!doctype html>")
+        assert report(found).startswith("grade ")
