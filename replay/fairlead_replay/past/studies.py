@@ -6,8 +6,6 @@ each answer shows of it what its reader may see now: own jobs by name, those of 
 
 import asyncio
 import contextlib
-import os
-import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from fairlead_gateway.access.targets import Sight, document_target
 from fairlead_gateway.views.fold import Views
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import encode_line
+from fairlead_replay.past.worker_process import WorkerProcess
 from fairlead_replay.whatif import worker
 from fairlead_replay.whatif.documents import WHOLE, StudyReader, shown
 from fairlead_schemas.http.api import WhatIf
@@ -32,21 +31,10 @@ from fairlead_schemas.units.timestamps import parse_rfc3339, rfc3339
 
 #: Studies that may wait; studies of one person that wait or run; studies that are over and kept.
 WAITING_MAX, OWN_MAX, KEPT = 8, 2, 16
-#: Words on the standard error of a worker that the log has.
-ERROR_CHARS = 2000
 #: What else there is.
 ELSEWHERE = "fairlead whatif --data DIR plays an exported log on any machine"
-#: Every process of studies has its own environment: nothing of this one's keys.
-ENVIRONMENT = (
-    "PATH",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "FAIRLEAD_COMPILED",
-    "COVERAGE_PROCESS_START",
-)
+#: Bytes of the log that a process of a study gets at once.
+FEED_BYTES = 256 * 1024
 
 log = structlog.get_logger()
 
@@ -274,40 +262,27 @@ class Studies:
             study.move(state="failed", message=f"{type(error).__name__}: the log of the process for the past has more")
 
     async def _play(self, study: OrderedStudy) -> None:
-        process = await _worker()
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         enough = asyncio.Event()
-        feeding = asyncio.create_task(self._feed(process.stdin, study.order, enough))
-        complaint = asyncio.create_task(_tail_of(process.stderr))
-        try:
-            async for line in process.stdout:
-                word = worker.decode_word(line)
-                if word.state == "over":
-                    self._take_last(study, word)
-                    return
-                if word.state == "enough":
-                    enough.set()
-                else:
-                    study.move(
-                        state=word.state,
-                        commits_read=word.commits,
-                        plays_done=word.done,
-                        plays=word.plays or study.about.plays,
-                    )
-            if feeding.done() and (error := feeding.exception()) is not None:
-                raise error
-            code = await process.wait()
-            text = await complaint
-            log.error("study has ended without a word", study=study.about.id, code=code, text=text)
-            study.move(state="failed", message=_end_words(code, study.order.memory_bytes))
-        finally:
-            feeding.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            process.stdin.close()
-            # Pipes that are not closed now would be closed when this loop may be.
-            ends = (process.stdout.read(), process.stdin.wait_closed(), process.wait())
-            await asyncio.gather(feeding, complaint, *ends, return_exceptions=True)
+        async with WorkerProcess() as process:
+            feeding = asyncio.create_task(self._feed(process, study.order, enough))
+            try:
+                async for word in process.words():
+                    if word.state == "over":
+                        self._take_last(study, word)
+                        return
+                    if word.state == "enough":
+                        enough.set()
+                    else:
+                        plays = word.plays or study.about.plays
+                        study.move(state=word.state, commits_read=word.commits, plays_done=word.done, plays=plays)
+                if feeding.done() and (error := feeding.exception()) is not None:
+                    raise error
+                code, text = await process.end()
+                log.error("study has ended without a word", study=study.about.id, code=code, text=text)
+                study.move(state="failed", message=_end_words(code, study.order.memory_bytes))
+            finally:
+                feeding.cancel()
+                await asyncio.gather(feeding, return_exceptions=True)
 
     @staticmethod
     def _take_last(study: OrderedStudy, word: worker.WorkerWord) -> None:
@@ -319,53 +294,23 @@ class Studies:
             study.errors = refusal.errors
             study.move(state="failed", message=refusal.message)
 
-    async def _feed(self, to: asyncio.StreamWriter, order: worker.StudyOrder, enough: asyncio.Event) -> None:
-        """Send the order and the log. The worker's input stays open: it ends when that closes, as where the log cannot be read."""
+    async def _feed(self, process: WorkerProcess, order: worker.StudyOrder, enough: asyncio.Event) -> None:
+        """Send the order and the log. Where the log cannot be read, the input is closed, and the process ends."""
+        lines, size = [worker.encode_order(order)], 0
         try:
-            to.write(worker.encode_order(order))
             async for stored in read_log(self._bus):
+                lines.append(encode_line(stored))
+                size += len(lines[-1])
                 if enough.is_set():
                     break
-                to.write(encode_line(stored))
-                await to.drain()
-            to.write(worker.END)
-            await to.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it has its last word, or was ended
-        except BaseException:
-            to.close()
+                if size >= FEED_BYTES:
+                    if not await process.write(b"".join(lines)):
+                        return
+                    lines, size = [], 0
+            await process.write(b"".join([*lines, worker.END]))
+        except (LogDamaged, BusError):
+            process.close_input()
             raise
-
-
-async def _worker() -> asyncio.subprocess.Process:
-    """Return a new process that plays; none is left behind where the caller is cancelled meanwhile."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            worker.__name__,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=worker.LINE_BYTES_MAX,
-            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        process = await starting
-        process.kill()
-        await process.communicate()
-        raise
-
-
-async def _tail_of(stream: asyncio.StreamReader) -> str:
-    """Return the last words on a stream, read to its end."""
-    text = b""
-    while chunk := await stream.read(65536):
-        text = (text + chunk)[-ERROR_CHARS:]
-    return text.decode(errors="replace")
 
 
 def _end_words(code: int, memory_bytes: int) -> str:
