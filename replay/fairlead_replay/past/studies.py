@@ -21,7 +21,7 @@ from fairlead_gateway.access.targets import Sight, document_target
 from fairlead_gateway.views.fold import Views
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import encode_line
-from fairlead_replay.past.worker_process import WorkerProcess
+from fairlead_replay.past.study_process import StudyProcess
 from fairlead_replay.whatif import worker
 from fairlead_replay.whatif.documents import WHOLE, StudyReader, shown
 from fairlead_schemas.http.api import WhatIf
@@ -263,7 +263,7 @@ class Studies:
 
     async def _play(self, study: OrderedStudy) -> None:
         enough = asyncio.Event()
-        async with WorkerProcess() as process:
+        async with StudyProcess() as process:
             feeding = asyncio.create_task(self._feed(process, study.order, enough))
             try:
                 async for word in process.words():
@@ -294,7 +294,7 @@ class Studies:
             study.errors = refusal.errors
             study.move(state="failed", message=refusal.message)
 
-    async def _feed(self, process: WorkerProcess, order: worker.StudyOrder, enough: asyncio.Event) -> None:
+    async def _feed(self, process: StudyProcess, order: worker.StudyOrder, enough: asyncio.Event) -> None:
         """Send the order and the log. Where the log cannot be read, the input is closed, and the process ends."""
         lines, size = [worker.encode_order(order)], 0
         try:

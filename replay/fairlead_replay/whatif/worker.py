@@ -86,7 +86,7 @@ def decode_word(line: bytes) -> WorkerWord:
     return _word.decode(line)
 
 
-class OrderedStudy:
+class StudyWork:
     """The order as it is carried out. `say` gets each word."""
 
     def __init__(self, source: BinaryIO, out: BinaryIO) -> None:
@@ -207,7 +207,7 @@ def main() -> None:
     """Carry out the order on the standard input."""
     os.nice(NICENESS)
     threading.Thread(target=leave_with_input, daemon=True).start()
-    OrderedStudy(sys.stdin.buffer, sys.stdout.buffer).carry_out()
+    StudyWork(sys.stdin.buffer, sys.stdout.buffer).carry_out()
 
 
 if __name__ == "__main__":

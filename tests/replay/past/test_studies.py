@@ -188,7 +188,7 @@ async def test_memory_and_time_are_bounded(tmp_path: Path) -> None:
         assert (await order(now)).json()["type"] == "urn:fairlead:problem:past_away"
 
 
-async def test_a_worker_that_dies_is_said(tmp_path: Path) -> None:
+async def test_a_study_whose_process_is_killed_fails(tmp_path: Path) -> None:
     """Killed from outside: the study has failed, and the next one is played."""
     async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
         name = (await order(now, seeds=64)).json()["id"]
@@ -199,7 +199,7 @@ async def test_a_worker_that_dies_is_said(tmp_path: Path) -> None:
         assert (await over(now, (await order(now)).json()["id"]))["state"] == "done"
 
 
-async def test_a_damaged_log_is_said_and_nothing_is_played_from_what_lies_before(tmp_path: Path) -> None:
+async def test_a_damaged_log_fails_the_study(tmp_path: Path) -> None:
     """With the sequence."""
     messages = log_of_two_queues()
     async with StandingGateway(messages) as now, running(now, tmp_path):

@@ -1,6 +1,6 @@
 """A process that plays one study, as the asynchronous code around it sees it: lines in, lines out, and an end.
 
-Threads read and write its pipes: they are closed when this says so, and not when an event loop finds the time. Start at `WorkerProcess`.
+Threads read and write its pipes: they are closed when this says so, and not when an event loop finds the time. Start at `StudyProcess`.
 """
 
 import asyncio
@@ -23,15 +23,14 @@ ENVIRONMENT = (
     "LANG",
     "LC_ALL",
     "TZ",
-    "FAIRLEAD_COMPILED",
     "COVERAGE_PROCESS_START",
 )
 #: Characters of its complaints that are kept.
 COMPLAINT_CHARS = 2000
 
 
-class WorkerProcess:
-    """Use `async with WorkerProcess() as process`: it is gone behind that, whatever happens."""
+class StudyProcess:
+    """Use `async with StudyProcess() as process`: it is gone behind that, whatever happens."""
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
