@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.commands.audit_options import Data, Nats, bus_url, translated
-from fairlead.commands.options import time_of
-from fairlead.errors import FairleadError, InputRefused
+from fairlead.commands.options import connect, time_of
+from fairlead.errors import FairleadError, InputRefused, Unreachable
 from fairlead.jobfile.yaml_text import read_yaml
 from fairlead.render import terminal
+from fairlead.render.progress import progress
+from fairlead.render.terminal import Format
 from fairlead.render.whatif_report import report
 from fairlead.stack import state
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
@@ -94,16 +96,20 @@ def whatif(
 
     fairlead whatif -f change.yaml --keep ./whatif && fairlead audit verify --data ./whatif/variant
 
-    The recorded policy is played, too (the control); effects are the difference of the two plays.
+    The recorded policy is played, too (the control); effects are the difference of the two plays. Without --data, --nats
+    and --keep the cluster plays, and shows what you may see; with one of them this machine does.
     """
     from fairlead_replay.whatif.documents import document, page
 
-    window = _window(from_, to)
     grid_ns = _grid(grid)
-    change = _change(file)
-    folder = (data or state.default_data()).absolute()
-    study = _study(folder, nats, window, change, seeds, users is Users.closed, grid_ns, keep)
-    words = document(study, even_so=even_so)
+    values, change = _change(file)
+    if data is None and not nats and keep is None:
+        words = _played_there(values, from_, to, seeds, users, grid, even_so, output)
+    else:
+        window = _window(from_, to)
+        folder = (data or state.default_data()).absolute()
+        study = _study(folder, nats, window, change, seeds, users is Users.closed, grid_ns, keep)
+        words = document(study, even_so=even_so)
     if output is StudyFormat.html:
         terminal.write(page(words))
     elif output is StudyFormat.json:
@@ -132,8 +138,45 @@ def _grid(text: str) -> int:
     return found
 
 
-def _change(file: Path) -> Any:
-    """Return the overlay of a file. Raises InputRefused with every mistake in it."""
+def _played_there(
+    change: dict[str, Any],
+    from_: str,
+    to: str,
+    seeds: int,
+    users: Users,
+    grid: str,
+    even_so: bool,
+    output: StudyFormat,
+) -> dict[str, Any]:
+    """Let the cluster play, and return the study's document. Ctrl-C ends it there, too."""
+    begin, end = time_of(from_) if from_ else "", time_of(to) if to else ""
+    with connect() as client:
+        try:
+            study = client.start_whatif(change, begin=begin, to=end, seeds=seeds, users=users.value, grid=grid)
+        except Unreachable as error:
+            raise Unreachable(
+                str(error), hint="fairlead whatif --data DIR plays the log of an export or a stack here"
+            ) from error
+        try:
+            with progress("what if", "plays", Format.json if output is StudyFormat.json else Format.table) as seen:
+                for found in client.whatif_progress(study.id):
+                    study = found
+                    if found.plays:
+                        seen(found.plays_done, found.plays)
+        except KeyboardInterrupt:
+            client.cancel_whatif(study.id)
+            raise
+        study = client.whatif(study.id, even_so=even_so)
+    if study.study is None:
+        message = study.message or f"the study is {study.state}"
+        if study.message.partition(":")[0].partition(".")[0] in ("queues", "pools", "nodes", "from", "to", "sequencer"):
+            raise InputRefused(message)
+        raise FairleadError(message)
+    return study.study
+
+
+def _change(file: Path) -> tuple[dict[str, Any], Any]:
+    """Return the values of a file, and the overlay that they are. Raises InputRefused with every mistake in it."""
     from fairlead_replay.whatif.overlay import InvalidOverlay, read_overlay
 
     try:
@@ -143,7 +186,8 @@ def _change(file: Path) -> Any:
     if len(documents) > 1:
         raise InputRefused(f"{file}: expected one document, found {len(documents)}")
     try:
-        return read_overlay(documents[0] if documents else None)
+        values = documents[0] if documents else None
+        return values, read_overlay(values)
     except InvalidOverlay as error:
         raise InputRefused(f"{file}: {error}") from error
 

@@ -1,5 +1,5 @@
 # Made by docs/synchronous.py of asynchronous/record.py; `make docs` writes it again.
-"""Requests about the record: events of the log, which are watched and resumed, SQL over the warehouse, and usage."""
+"""Requests about the record: events of the log, which are watched and resumed, SQL over the warehouse, what-if studies, and usage."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,9 @@ from fairlead.client.sync_link import pause
 from fairlead.client.synchronous.cluster import ClusterRequests
 from fairlead.client.synchronous.transport import PAGE_ITEMS, RESENDS_MAX
 from fairlead.errors import Unreachable
-from fairlead_schemas.http.api import Page, Price
+from fairlead_schemas.http.api import Page, Price, WhatIf
 from fairlead_schemas.http.cloudevents import CloudEventOut
+from fairlead_schemas.queries.studies import Users
 from fairlead_schemas.queries.telemetry import SqlFormat, UsageStatement
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
@@ -20,7 +21,7 @@ SQL_TIMEOUT_S = 90.0
 
 
 class RecordRequests(ClusterRequests):
-    """Requests about events, SQL and usage."""
+    """Requests about events, SQL, studies and usage."""
 
     def events(
         self,
@@ -127,6 +128,41 @@ class RecordRequests(ClusterRequests):
     def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> Answer:
         body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
         return self._send("POST", "/v1/sql", json=body, query={"format": form}, timeout_s=SQL_TIMEOUT_S)
+
+    def start_whatif(
+        self,
+        change: dict[str, Any],
+        *,
+        begin: str = "",
+        to: str = "",
+        seeds: int = 5,
+        users: Users = "open",
+        grid: str = "",
+    ) -> WhatIf:
+        """Let the cluster play a part of its log (from `begin` to `to`, RFC 3339; "": all of it) again with a change; see
+        docs/how-to/what-if.md.
+        """
+        body = {"change": change, "seeds": seeds, "users": users, **query_of({"from": begin, "to": to, "grid": grid})}
+        return decode((self._post("/v1/whatif", body)).content, WhatIf)
+
+    def whatif(self, study: str, *, even_so: bool = False) -> WhatIf:
+        """Return how far a study is, and once it is done, what it found."""
+        query = query_of({"even_so": "true" if even_so else None})
+        return decode((self._get(f"/v1/whatif/{study}", query)).content, WhatIf)
+
+    def whatif_progress(self, study: str) -> Iterator[WhatIf]:
+        """Yield how far a study is, each time that this changes, until it is over."""
+        import httpx_sse
+
+        headers = {"Accept": "text/event-stream"}
+        with self._stream(f"/v1/whatif/{study}/progress", {}, headers, WATCH_SILENCE_S) as answer:
+            for message in httpx_sse.EventSource(answer).iter_sse():
+                if message.event == "progress":
+                    yield decode(message.data, WhatIf)
+
+    def cancel_whatif(self, study: str) -> WhatIf:
+        """End a study, or take it out of the line."""
+        return decode((self._send("DELETE", f"/v1/whatif/{study}")).content, WhatIf)
 
     def prices(self) -> Page[Price]:
         """Prices of GPUs that were set."""
