@@ -7,6 +7,8 @@ at the first question: many of these processes are never asked. Start at `Past`.
 import asyncio
 import contextlib
 import os
+import zlib
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -21,7 +23,6 @@ from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log import Folded, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message
 from fairlead_gateway.sources.live_views import LiveViews
-from fairlead_replay.past.answer_pieces import AnswerPieces, no_answer
 from fairlead_replay.past.keyframe_writer import KeyframeWriter
 from fairlead_replay.past.keyframes import BYTES_MAX, KeyframeStore
 from fairlead_schemas.queries import past, studies
@@ -42,6 +43,10 @@ STUDY_BYTES_MAX, STUDY_S = 4 * 1024**3, 900.0
 WAITING_MAX = 32
 #: A gateway may be so much ahead for this long.
 FOLLOW_S, LOOK_S = 1.0, 0.005
+#: Answers whose further pieces are kept.
+ANSWERS_KEPT = 8
+#: Bodies from this size on are compressed.
+COMPRESS_BYTES = 64 * 1024
 #: Pause between two readings of people's names.
 NAMES_S = 60.0
 
@@ -303,6 +308,41 @@ class Past:
             "keyframe_bytes": sum(place.bytes for place in places),
             "written": self._writer.written,
         }
+
+
+class AnswerPieces:
+    """Bodies of the newest answers in several pieces, by the names of the answers."""
+
+    def __init__(self) -> None:
+        #: {name: body}, newest last.
+        self._bodies: OrderedDict[str, bytes] = OrderedDict()
+
+    def answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> bytes:
+        """Return the message with the head of an answer and the first piece of its body."""
+        compressed = len(body) >= COMPRESS_BYTES
+        sent = zlib.compress(body, 1) if compressed else body
+        pieces = max(1, -(-len(sent) // past.PIECE_BYTES))
+        name = ""
+        if pieces > 1:
+            name = uuid4().hex
+            self._bodies[name] = sent
+            while len(self._bodies) > ANSWERS_KEPT:
+                self._bodies.popitem(last=False)
+        head = past.PastAnswer(status=status, headers=tuple(headers), answer=name, pieces=pieces, compressed=compressed)
+        return past.encode_answer(head, sent[: past.PIECE_BYTES])
+
+    def piece(self, name: str, number: int) -> bytes:
+        """Return the message with a further piece."""
+        body = self._bodies.get(name)
+        begin = number * past.PIECE_BYTES
+        if body is None or not 0 < begin < len(body):
+            return no_answer("unknown", "this answer has no such piece, or it was given too long ago; ask again")
+        return past.encode_answer(past.PastAnswer(), body[begin : begin + past.PIECE_BYTES])
+
+
+def no_answer(error: str, message: str) -> bytes:
+    """Return the message that there is no answer. `error`: as of `PastAnswer`."""
+    return past.encode_answer(past.PastAnswer(error=error, message=message))
 
 
 async def build(bus: Bus) -> Past:

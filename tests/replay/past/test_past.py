@@ -11,7 +11,7 @@ import pytest
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
-from fairlead_replay.past import answer_pieces, documents, keyframe_writer, service
+from fairlead_replay.past import documents, keyframe_writer, service
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
@@ -147,7 +147,7 @@ async def test_large_answers_come_in_pieces(
 ) -> None:
     """Compressed where they are long; a piece that is gone makes the gateway ask again, and then fold by itself."""
     monkeypatch.setattr(words, "PIECE_BYTES", 300)
-    monkeypatch.setattr(answer_pieces, "COMPRESS_BYTES", 5_000)
+    monkeypatch.setattr(service, "COMPRESS_BYTES", 5_000)
     async with (
         StandingGateway(messages) as now,
         StandingGateway(messages[:200]) as then,
@@ -155,7 +155,7 @@ async def test_large_answers_come_in_pieces(
     ):
         for path in ("/v1/cluster", "/v1/jobs?limit=1000", "/v1/breaker"):
             assert await now.document(path, 200) == await then.document(path)
-        monkeypatch.setattr(answer_pieces, "ANSWERS_KEPT", 0)
+        monkeypatch.setattr(service, "ANSWERS_KEPT", 0)
         asked = process.statistics()["answered"]
         assert await now.document("/v1/cluster", 200) == await then.document("/v1/cluster")
         assert process.statistics()["answered"] - asked == 3

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.render.whatif_report import report
 from fairlead_bus.port import Stored
-from fairlead_replay.past import answer_pieces, studies
+from fairlead_replay.past import service, studies
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_replay.whatif import worker
 from fairlead_replay.whatif.documents import FIDELITY_TOTALS, StudyReader, page, shown, whole_document
@@ -218,7 +218,7 @@ async def test_findings_that_no_message_holds_come_in_pieces(tmp_path: Path, mon
         name = (await order(now)).json()["id"]
         whole = await over(now, name)
         monkeypatch.setattr(words, "PIECE_BYTES", 400)
-        monkeypatch.setattr(answer_pieces, "COMPRESS_BYTES", 1000)
+        monkeypatch.setattr(service, "COMPRESS_BYTES", 1000)
         assert (await now.http.get(f"/v1/whatif/{name}")).json() == whole
 
 
