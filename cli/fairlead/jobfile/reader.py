@@ -74,10 +74,14 @@ def load(text: str, *, name: str, arguments: list[str] | None = None, more: Sequ
 
 
 def _load_documents(text: str, name: str) -> Loaded:
-    from fairlead.jobfile import foreign_tasks, kubernetes_job
+    from fairlead.jobfile import foreign_tasks, kubernetes_job, kubernetes_shapes
 
     documents = _documents(text, name)
     objects = [number for number, document in enumerate(documents) if kubernetes_job.is_job(document)]
+    wrong = {number: kubernetes_shapes.mistakes(documents[number]) for number in objects}
+    if any(wrong.values()):
+        faulty = [(file_lines.with_origin({}, Origin(name, text, number)), found) for number, found in wrong.items()]
+        raise file_lines.refusal("the file is not valid", faulty)
     found, notes = kubernetes_job.read_all([documents[number] for number in objects], objects)
     unkept: dict[str, str] = {}
     jobs: dict[int, list[Document]] = {}

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from fairlead.errors import InputRefused
-from fairlead.jobfile import kubernetes_job, reader
+from fairlead.jobfile import kubernetes_job, kubernetes_shapes, reader
 from fairlead.jobfile.yaml_text import read_yaml
 from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.validation import joined
 from tests.kit.placer_world import PlacerWorld
 
 FILES = Path(__file__).parents[2] / "data" / "kubernetes"
@@ -210,6 +211,83 @@ def test_values_of_a_wrong_kind_are_refused(broken: str) -> None:
     """In words, not with a traceback."""
     with pytest.raises(InputRefused, match="expected"):
         reader.load(f"apiVersion: batch/v1\nkind: Job\n{broken}\n", name="a.yaml")
+
+
+def shaped(value: Any, shape: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield (path, expected shape, the whole with another value at this path) of every value of an object that is read."""
+    others = {
+        "a list": {"x": 1},
+        "a mapping": ["x"],
+        kubernetes_shapes.VALUE: {"x": 1},
+        kubernetes_shapes.NUMBER: "many",
+    }
+    expected = shape if isinstance(shape, str) else "a list" if isinstance(shape, list) else "a mapping"
+    yield path, expected, others[expected]
+    if isinstance(shape, list) and isinstance(value, list):
+        for at, each in enumerate(value):
+            for inside, wanted, found in shaped(each, shape[0], f"{path}[{at}]"):
+                yield inside, wanted, [*value[:at], found, *value[at + 1 :]]
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        for key, each in value.items():
+            if (known := shape.get(key, shape.get("*"))) is not None and each is not None:
+                for inside, wanted, found in shaped(each, known, joined(path, key)):
+                    yield inside, wanted, {**value, key: found}
+
+
+@pytest.mark.parametrize("name", UNKEPT)
+def test_a_value_of_another_shape_is_named_with_its_path(name: str) -> None:
+    """A list in place of a mapping and the reverse, in every field that is read of the ten files: that path and no other."""
+    documents = read_yaml((FILES / f"{name}.yaml").read_text(), name)
+    tried = 0
+    for document in [each for one in documents for each in (one["items"] if one.get("kind") == "List" else [one])]:
+        shape = kubernetes_shapes.SHAPES.get(document["kind"])
+        if shape is None:
+            continue
+        assert kubernetes_shapes.mistakes(document) == []
+        for path, expected, found in list(shaped(document, shape, ""))[1:]:
+            (mistake,) = kubernetes_shapes.mistakes(found)
+            assert (mistake.field, mistake.message.partition(", found")[0]) == (path, f"expected {expected}")
+            tried += 1
+    assert tried >= 12, "the files have that many fields"
+
+
+def test_values_of_another_shape_are_all_named_with_their_lines() -> None:
+    """Of every document at once."""
+    text = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a, labels: [x]}
+spec:
+  template:
+    spec:
+      tolerations: {key: a}
+      containers:
+        - command: python train.py
+          env: {A: 1}
+          resources: {limits: [8]}
+---
+apiVersion: v1
+kind: ConfigMap
+data: [x]
+"""
+    with pytest.raises(InputRefused) as refused:
+        reader.load(text, name="a.yaml")
+    assert str(refused.value).splitlines() == [
+        "the file is not valid",
+        "  a.yaml line 3: metadata.labels: expected a mapping, found a list",
+        "  a.yaml line 7: spec.template.spec.tolerations: expected a list, found a mapping",
+        '  a.yaml line 9: spec.template.spec.containers[0].command: expected a list, found a plain value: "python train.py"',
+        "  a.yaml line 10: spec.template.spec.containers[0].env: expected a list, found a mapping",
+        "  a.yaml line 11: spec.template.spec.containers[0].resources.limits: expected a mapping, found a list",
+        "  a.yaml line 15: data: expected a mapping, found a list",
+    ]
+
+
+def test_objects_of_a_list_are_looked_at_too() -> None:
+    """By their place in it; an element that is no object is named as well."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": {"command": ["x"]}}}
+    found = kubernetes_shapes.mistakes({"apiVersion": "v1", "kind": "List", "items": [pod, 7]})
+    assert [each.field for each in found] == ["items[0].spec.containers", "items[1]"]
 
 
 def replaced(value: Any, other: Any) -> Iterator[Any]:
