@@ -11,6 +11,8 @@ import argparse
 import os
 import shutil
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvloop
@@ -50,6 +52,7 @@ from bench.telemetry import rows as telemetry
 from fairlead import interpreter
 from fairlead_bus.main import collect_rarely
 from fairlead_replay.compiled import cores_build
+from fairlead_schemas.units.quantities import progress_text
 
 ROWS = (
     "cli",
@@ -117,65 +120,85 @@ def _printed(row: table.Row) -> table.Row:
     return row
 
 
+class Steps:
+    """Progress of the rows that were asked for: a line on stderr as each begins, for a whole run takes an hour."""
+
+    def __init__(self, names: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._names, self._clock = list(dict.fromkeys(names)), clock
+        self._done, self._began = 0, clock()
+
+    def begins(self, name: str) -> bool:
+        """Return True for a row that was asked for, with a line that says how far the run is."""
+        if name not in self._names:
+            return False
+        if len(self._names) > 1:
+            seconds = self._clock() - self._began
+            text = progress_text("bench", "rows", self._done, len(self._names), seconds)
+            print(f"{text}; now {name}", file=sys.stderr, flush=True)
+        self._done += 1
+        return True
+
+
 async def measure(names: list[str]) -> list[table.Row]:
     """The rows asked for, in order."""
     rows: list[table.Row] = []
-    if "cli" in names:
+    wanted = Steps(names).begins
+    if wanted("cli"):
         rows += [_printed(row) for row in command_line.rows()]
-    if "run" in names:
+    if wanted("run"):
         rows.append(_printed(foreground.row()))
-    if "sync" in names:
+    if wanted("sync"):
         rows.append(_printed(sync.row()))
-    if "rest" in names:
+    if wanted("rest"):
         rows.append(_printed(rest.row()))
-    if "live" in names:
+    if wanted("live"):
         rows += await live(False)
-    if "crowded" in names:
+    if wanted("crowded"):
         rows += [_printed(row) for row in await crowd.rows()]
-    if "gangs" in names:
+    if wanted("gangs"):
         rows += [_printed(row) for row in await gangs.rows()]
-    if "slow" in names:
+    if wanted("slow"):
         if shutil.which("strace"):
             rows += await live(True)
         else:
             print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
-    if "fast-path" in names:
+    if wanted("fast-path"):
         rows.append(_printed(await fast_path.row()))
-    if "sign-on" in names:
+    if wanted("sign-on"):
         rows += [_printed(row) for row in await sign_on.rows()]
-    if "guard" in names:
+    if wanted("guard"):
         rows += [_printed(row) for row in await guard.rows()]
-    if "agent" in names:
+    if wanted("agent"):
         rows += [_printed(row) for row in await agent.all_rows()]
-    if "queue" in names:
+    if wanted("queue"):
         rows += [_printed(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
-    if "player" in names:
+    if wanted("player"):
         rows.append(_printed(crowded_player.row()))
-    if "kueue" in names:
+    if wanted("kueue"):
         rows.append(_printed(await kueue_load.measure()))
-    if "kai" in names:
+    if wanted("kai"):
         rows += [_printed(row) async for row in kai_scale.measure()]
-    if "placing" in names:
+    if wanted("placing"):
         rows += [_printed(row) for row in placing.rows()]
-    if "openb" in names:
+    if wanted("openb"):
         rows.append(_printed(packing.row()))
-    if "replay" in names:
+    if wanted("replay"):
         rows.append(_printed(await history.replay(10, 200_000, 100_000)))
         rows.append(_printed(await history.replay(1, 80_000, 20_000)))
-    if "past" in names:
+    if wanted("past"):
         rows += [_printed(row) for row in await past.rows(past.MILLION, 10)]
         rows += [_printed(row) for row in await past.rows(past.MILLION // 5, 1)]
-    if "restart" in names:
+    if wanted("restart"):
         rows += [_printed(row) for row in await history.restart()]
-    if "memory" in names:
+    if wanted("memory"):
         rows.append(_printed(await history.placer_memory()))
-    if "growth" in names:
+    if wanted("growth"):
         rows.append(_printed(await history.growth()))
-    if "warehouse" in names:
+    if wanted("warehouse"):
         rows += [_printed(row) for row in asking.rows()]
-    if "measured" in names:
+    if wanted("measured"):
         rows += [_printed(row) for row in measured.rows()]
-    if "telemetry" in names:
+    if wanted("telemetry"):
         rows += [_printed(row) for row in await telemetry.all_rows()]
     return rows
 

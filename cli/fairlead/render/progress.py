@@ -12,34 +12,13 @@ from typing import Any
 
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
+from fairlead_schemas.units.quantities import progress_text
 
 #: Called with how much is done, and of how much.
 type Seen = Callable[[int, int], None]
 
 #: Work that takes longer than this is shown on a terminal, so often; piped, a line comes so often.
 SHOWN_AFTER_S, REDRAWN_S, LINE_S = 0.5, 0.1, 10.0
-#: A rate is known after so long.
-RATE_AFTER_S = 1.0
-
-
-def words(what: str, unit: str, done: int, of: int, seconds: float) -> str:
-    """Return "replay: 12,000 of 50,000 commits (24 %), 4,100 a second, 9 s left"."""
-    text = f"{what}: {done:,} of {of:,} {unit}"
-    if of:
-        text += f" ({100 * done // of} %)"
-    if done and seconds >= RATE_AFTER_S:
-        rate = done / seconds
-        text += f", {rate:,.0f} a second" if rate >= 1 else f", {60 * rate:,.1f} a minute"
-        text += f", {_left((of - done) / rate)} left" if of > done else ""
-    return text
-
-
-def _left(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}m {rest:02}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02}m"
 
 
 @contextmanager
@@ -57,7 +36,7 @@ def progress(
         nonlocal next_s
         seconds = clock() - began
         if seconds >= next_s:
-            shown.show(words(what, unit, done, of, seconds), done, of)
+            shown.show(progress_text(what, unit, done, of, seconds), done, of)
             next_s = seconds + shown.every_s
 
     try:

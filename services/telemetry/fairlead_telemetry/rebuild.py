@@ -9,12 +9,41 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
+from fairlead_schemas.units.quantities import progress_text
 from fairlead_telemetry.service import EXIT_STEPPED_DOWN
 from fairlead_telemetry.usage.usage_store import refold
 from fairlead_telemetry.warehouse.database import FILE, whole_machine
 from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
+
+#: Times between two lines of progress.
+TERMINAL_EVERY_S, LINE_EVERY_S = 0.5, 10.0
+
+
+class Progress:
+    """Progress of a rebuild on stderr: one line that is written anew on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, stream: TextIO = sys.stderr, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._is_terminal = stream.isatty()
+        self._every_s = TERMINAL_EVERY_S if self._is_terminal else LINE_EVERY_S
+        self._began = self._shown = clock()
+
+    def __call__(self, done: int, of: int) -> None:
+        """Show how far the work is, unless it was shown a moment ago; work that is done at once shows nothing."""
+        now = self._clock()
+        if now - self._shown < self._every_s if done < of else self._shown == self._began:
+            return
+        self._shown = now
+        text = progress_text("rebuild", "commits", done, of, now - self._began)
+        if self._is_terminal:
+            self._stream.write(f"\r\x1b[K{text}" + ("\n" if done >= of else ""))
+        else:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
 
 
 def main() -> int:
@@ -29,7 +58,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         warehouse = Warehouse(directory, whole_machine())
-        events = warehouse.rebuild()
+        events = warehouse.rebuild(Progress())
         stays = refold(warehouse)
     except WarehouseBusy as busy:
         sys.stderr.write(f"{busy}: stop the telemetry service first\n")

@@ -3,8 +3,9 @@
 import pytest
 
 from fairlead.render import progress as progress_module
-from fairlead.render.progress import progress, words
+from fairlead.render.progress import progress
 from fairlead.render.terminal import Format
+from fairlead_schemas.units.quantities import progress_text
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from fairlead.render.terminal import Format
 )
 def test_the_line_has_amount_rate_and_time_left(done: int, of: int, seconds: float, expected: str) -> None:
     """The rate is that of the whole work; it is named once it means something."""
-    assert words("replay", "commits", done, of, seconds) == expected
+    assert progress_text("replay", "commits", done, of, seconds) == expected
 
 
 class Clock:

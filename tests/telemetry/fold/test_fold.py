@@ -1,5 +1,6 @@
 """The folded tables: independent of how the log is split, equal after a rebuild, and equal to a plain Python fold."""
 
+import io
 import random
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import duckdb
 import pytest
 
 from fairlead_schemas.wire.commit import decode_commit
+from fairlead_telemetry import rebuild
 from fairlead_telemetry.fold import jobs, tables, updater
 from fairlead_telemetry.fold.updater import FoldCut, cuts
 from fairlead_telemetry.samples.intake import SampleIntake
@@ -135,4 +137,38 @@ def test_runs_are_those_of_a_plain_fold(seed: int, tmp_path: Path) -> None:
     pieces = folded(warehouse)
     warehouse.rebuild()
     assert folded(warehouse) == pieces
+    warehouse.close()
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "expected"),
+    [
+        (
+            False,
+            "rebuild: 20 of 40 commits (50 %), 2 a second, 10 s left\nrebuild: 40 of 40 commits (100 %), 3 a second\n",
+        ),
+        (
+            True,
+            "rebuild: 20 of 40 commits (50 %), 2 a second, 10 s left\r\x1b[Krebuild: 40 of 40 commits (100 %), 3 a second\n",
+        ),
+    ],
+)
+def test_a_long_rebuild_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_terminal: bool, expected: str
+) -> None:
+    """One line that is written anew on a terminal, lines elsewhere; a short one shows nothing. The warehouse calls it to the end."""
+    times = iter([0.0, 0.1, 10.0, 14.0])
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    seen = rebuild.Progress(stream, lambda: next(times))
+    for done in (10, 20, 40):
+        seen(done, 40)
+    assert stream.getvalue().removeprefix("\r\x1b[K") == expected
+    quick = io.StringIO()
+    rebuild.Progress(quick, lambda: 0.0)(40, 40)
+    assert quick.getvalue() == ""
+    warehouse, steps = Warehouse(tmp_path), list[tuple[int, int]]()
+    feed(warehouse, of_story(morning()), [10])
+    warehouse.rebuild(lambda done, of: steps.append((done, of)))
+    assert steps[-1] == (warehouse.cursor.sequence, warehouse.cursor.sequence)
     warehouse.close()

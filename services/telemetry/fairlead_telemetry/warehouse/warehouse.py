@@ -6,7 +6,7 @@ Owns the file and everything that writes to it. Knows nothing about the bus, tas
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,17 +167,19 @@ class Warehouse:
         self.cursor = new
         return new
 
-    def rebuild(self) -> int:
-        """Drop the folded and summed tables, and build them again from all stored events and samples; return the number of events."""
+    def rebuild(self, seen: Callable[[int, int], None] = lambda done, of: None) -> int:
+        """Drop the folded and summed tables, and build them again from all stored events and samples; return the number of events.
+        `seen`: called with the log sequence that is reached, and the one to reach.
+        """
         with self._file.transaction():
             self._folding.drop()
-        self._fold_rest()
+        self._fold_rest(seen)
         with self._file.transaction():
             self._rollup.again(self.measured.whole_from_ns())
         self.version += 1
         return self.cursor.events
 
-    def _fold_rest(self) -> None:
+    def _fold_rest(self, seen: Callable[[int, int], None] = lambda done, of: None) -> None:
         """Fold the stored events that are not folded yet: all of them after an upgrade that changes the tables, the rest
         after an interrupted rebuild."""
         older = event_rows.older_table(self._db)
@@ -193,6 +195,7 @@ class Warehouse:
             except BaseException:
                 self._folding.sequence = reached
                 raise
+            seen(to, self.cursor.sequence)
         event_rows.drop_older_events(self._db)
 
     def roll_up(self, now_ns: int) -> None:
