@@ -23,7 +23,7 @@ from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, War
 TERMINAL_EVERY_S, LINE_EVERY_S = 0.5, 10.0
 
 
-class Progress:
+class RebuildProgress:
     """Progress of a rebuild on stderr: one line that is written anew on a terminal, a line now and then elsewhere."""
 
     def __init__(self, stream: TextIO = sys.stderr, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         warehouse = Warehouse(directory, whole_machine())
-        events = warehouse.rebuild(Progress())
+        events = warehouse.rebuild(RebuildProgress())
         stays = refold(warehouse)
     except WarehouseBusy as busy:
         sys.stderr.write(f"{busy}: stop the telemetry service first\n")

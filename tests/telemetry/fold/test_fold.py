@@ -160,12 +160,12 @@ def test_a_long_rebuild_shows_how_far_it_is(
     times = iter([0.0, 0.1, 10.0, 14.0])
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
-    seen = rebuild.Progress(stream, lambda: next(times))
+    seen = rebuild.RebuildProgress(stream, lambda: next(times))
     for done in (10, 20, 40):
         seen(done, 40)
     assert stream.getvalue().removeprefix("\r\x1b[K") == expected
     quick = io.StringIO()
-    rebuild.Progress(quick, lambda: 0.0)(40, 40)
+    rebuild.RebuildProgress(quick, lambda: 0.0)(40, 40)
     assert quick.getvalue() == ""
     warehouse, steps = Warehouse(tmp_path), list[tuple[int, int]]()
     feed(warehouse, of_story(morning()), [10])
