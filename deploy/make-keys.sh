@@ -9,7 +9,7 @@ for name in "$@"; do
   key=/keys/$name/key.nk
   if [ -s "$key" ]; then continue; fi
   case $name in
-    streams | queue | placer | access | telemetry | explainer | gateway | notifier | past | appproxy | archiver | auditor | recovery) kind=--service ;;
+    streams | queue | placer | access | telemetry | explainer | gateway | notifier | past | appproxy | storage | archiver | auditor | recovery) kind=--service ;;
     *) kind= ;;
   esac
   # shellcheck disable=SC2086 -- no kind is no word

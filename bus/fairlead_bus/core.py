@@ -23,6 +23,7 @@ from fairlead_schemas.wire.events import (
     CommandRejected,
     Event,
     NodeCommandRejected,
+    StorageCommandRejected,
     TelemetryCommandRejected,
 )
 
@@ -237,13 +238,15 @@ class CommandRefusal(NamedTuple):
     field: str = ""
 
 
-type Rejection = CommandRejected | NodeCommandRejected | TelemetryCommandRejected | AccessCommandRejected
+type Rejection = (
+    CommandRejected | NodeCommandRejected | TelemetryCommandRejected | AccessCommandRejected | StorageCommandRejected
+)
 
 
 #: Characters of the name of a refused command's object.
 ABOUT_CHARS_MAX = 80
 #: Fields of commands that name their object, the most particular one first.
-_ABOUT = ("job", "node", "name", "scope", "principal", "group", "token")
+_ABOUT = ("job", "node", "volume", "dataset", "name", "scope", "principal", "group", "token")
 
 
 def rejected[R: Rejection](

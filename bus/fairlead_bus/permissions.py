@@ -180,6 +180,7 @@ SERVICES: dict[str, Permissions] = {
         (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"), subjects.BEATS), answers=True
     ),
     "access": Permissions(_writes("access"), (*_states("access"), subjects.BEATS), answers=True),
+    "storage": Permissions(_writes("storage"), (*_states("storage"), subjects.BEATS), answers=True),
     "explainer": Permissions(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True
     ),

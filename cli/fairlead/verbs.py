@@ -227,6 +227,8 @@ GROUPS: tuple[Verb, ...] = (
     Verb(
         "Cluster", "breaker", "plans:breaker", "Say whether nodes are acted upon automatically, or let them be again."
     ),
+    Verb("Files", "volumes", "storage:volumes", "List, make, resize, share or delete volumes."),
+    Verb("Files", "datasets", "storage:datasets", "List, add, fetch or retire versions of datasets."),
     Verb("Cluster", "agent", "agent:app", "Make this machine a node."),
     Verb("Cluster", "credentials", "credentials:app", "Users of the bus and their keys."),
     Verb("Start here", "context", "sign_in:context", "List, choose, add or remove clusters by name."),

@@ -1,7 +1,7 @@
 """The state of the cluster at any sequence or moment of the log, by the services' own cores. Pure.
 
     cluster = fold_to(commits, 4711)            the state that every service had folded at 4711
-    cluster.queue, .placer, .idle, .access      their cores, for reading
+    cluster.queue, .placer, .idle, .access, .storage      their cores, for reading
     cluster.state_hashes()                      what each live service answers at that sequence
 
 It must not know where commits come from: `commits_of` makes them from stored messages (a log, an export).
@@ -18,14 +18,16 @@ from fairlead_bus.port import LogDamaged, Stored
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.wire.commit import Commit, CommitUndecodable, decode_commit
+from fairlead_storage.core import StorageCore
 from fairlead_telemetry.idle.core import IdleCore
 
 #: Of every writer. (The telemetry service's warehouse is no core: its rows are compared by tests, invariant I9.)
-CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore] | type[AccessCore]] = {
+CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore] | type[AccessCore] | type[StorageCore]] = {
     "queue": QueueCore,
     "placer": PlacerCore,
     "telemetry": IdleCore,
     "access": AccessCore,
+    "storage": StorageCore,
 }
 
 
@@ -46,6 +48,7 @@ class FoldedCluster:
         self.placer = PlacerCore()
         self.idle = IdleCore()
         self.access = AccessCore()
+        self.storage = StorageCore()
 
     def evolve(self, sequence: int, commit: Commit) -> None:
         """Fold the next commit."""
@@ -53,12 +56,19 @@ class FoldedCluster:
         self.placer.evolve(sequence, commit)
         self.idle.evolve(sequence, commit)
         self.access.evolve(sequence, commit)
+        self.storage.evolve(sequence, commit)
         self.sequence = sequence
         self.at_ns = max(self.at_ns, commit.at_ns)
 
     def cores(self) -> dict[str, Core]:
         """{writer: its core}."""
-        return {"queue": self.queue, "placer": self.placer, "telemetry": self.idle, "access": self.access}
+        return {
+            "queue": self.queue,
+            "placer": self.placer,
+            "telemetry": self.idle,
+            "access": self.access,
+            "storage": self.storage,
+        }
 
     def state_hashes(self) -> dict[str, str]:
         """{writer: SHA-256 (hex) of its canonical state}."""

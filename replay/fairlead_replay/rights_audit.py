@@ -171,7 +171,7 @@ class RightsAudit:
         if kind == "queue":
             return self.books.at(at).queue(name)
         if kind == "volume":
-            return None
+            return self.books.at(at).volume(name)
         return Target(pool=name if kind == "pool" else "", project=name if kind == "project" else "")
 
     def _needs(self, sequence: int, commit: Commit, event: ev.Event) -> list[Need | RoleNeed]:

@@ -1,4 +1,4 @@
-"""Places of jobs, queues, nodes and plans at every past sequence, by the events alone: what the scopes of rights are compared with.
+"""Places of jobs, queues, nodes, plans, volumes and datasets at every past sequence, by the events alone: what the scopes of rights are compared with.
 
 These books share no code with the services: the audit and the simulator judge commands by them. Start at `RightsBooks.at`.
 """
@@ -7,6 +7,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from fairlead_rights.access_list import Target
+from fairlead_rights.command_rights import owned_target
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
@@ -59,6 +60,8 @@ class RightsBooks:
         self._nodes: dict[str, Timeline[str]] = {}
         self._rollouts: dict[str, Timeline[tuple[str, ...]]] = {}
         self._windows: dict[str, Timeline[tuple[str, ...]]] = {}
+        #: {volume or dataset: its owner; None once it is gone}
+        self._volumes: dict[str, Timeline[str | None]] = {}
         #: Queues that exist now.
         self.queues: set[str] = set()
 
@@ -87,6 +90,12 @@ class RightsBooks:
                 self._nodes.setdefault(event.node, Timeline()).set(sequence, "")
             case ev.RolloutStarted():
                 self._rollouts.setdefault(event.name, Timeline()).set(sequence, event.nodes)
+            case ev.VolumeCreated():
+                self._own(sequence, event.volume, event.owner)
+            case ev.VolumeDeleted():
+                self._own(sequence, event.volume, None)
+            case ev.DatasetAdded() if (name := event.dataset.partition("@")[0]) not in self._volumes:
+                self._own(sequence, name, event.owner)
             case ev.MaintenanceScheduled():
                 self._windows.setdefault(event.name, Timeline()).set(sequence, event.nodes)
             case _:
@@ -101,8 +110,14 @@ class RightsBooks:
             self._moved[job].set(place.sequence, place.queue)
         self._moved[job].set(sequence, queue)
 
+    def _own(self, sequence: int, volume: str, owner: str | None) -> None:
+        self._volumes.setdefault(volume, Timeline()).set(sequence, owner)
+
     def _remove_queue(self, sequence: int, event: ev.QueueRemoved) -> None:
         self.queues.discard(event.path)
+        for name, owner in self._volumes.items():
+            if owner.values[-1] == f"queue:{event.path}":
+                self._own(sequence, name, "")
         if not event.move_to:
             return
         for job, place in self._jobs.items():
@@ -133,6 +148,10 @@ class RightsBooks:
         """Return the target of a node at a sequence; None if it was not there."""
         pool = self._nodes[node].at(sequence) if node in self._nodes else None
         return Target(pool=pool) if pool else None
+
+    def owner_at(self, volume: str, sequence: int) -> str | None:
+        """Return the owner of a volume or dataset at a sequence; None if it was not there."""
+        return self._volumes[volume].at(sequence) if volume in self._volumes else None
 
     def plan_at(self, kind: str, name: str, sequence: int) -> tuple[str, ...] | None:
         """Return the nodes of a "rollout" or "window" at a sequence, also of one that has ended; None for none."""
@@ -168,3 +187,8 @@ class PlacesAt:
     def window(self, name: str) -> tuple[str, ...] | None:
         """Return the nodes of a maintenance window."""
         return self.books.plan_at("window", name, self.sequence)
+
+    def volume(self, name: str) -> Target | None:
+        """Return the target of a volume or dataset."""
+        owner = self.books.owner_at(name, self.sequence)
+        return None if owner is None else owned_target(owner, self, name)

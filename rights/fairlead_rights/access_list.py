@@ -13,11 +13,13 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
-from fairlead_schemas.policies.rights import Role, Scope, Verb
+from fairlead_schemas.policies.rights import Role, Scope, ScopeKind, Verb
 from fairlead_schemas.units.ids import array_of
 
 #: Tables of different sets of roles that principals share.
 TABLES_KEPT = 4096
+#: Kinds of things with whose end the grants at them end, so that a new one of the name gives nobody rights by accident.
+ENDING_KINDS: frozenset[ScopeKind] = frozenset({"queue", "volume"})
 
 
 class Target(NamedTuple):
@@ -79,8 +81,8 @@ class AccessList:
         self.groups: dict[str, dict[str, frozenset[str]]] = {}
         #: {subject: {(role, scope): sources that granted it}}; what was granted by hand stays when a file takes its own back.
         self.grants: dict[str, dict[tuple[Role, Scope], frozenset[str]]] = {}
-        #: Derived: {queue: (subject, role) of the grants at exactly this queue}
-        self._at_queue: dict[str, set[tuple[str, Role]]] = {}
+        #: Derived: {queue or volume: (subject, role) of the grants at exactly this one}
+        self._at: dict[Scope, set[tuple[str, Role]]] = {}
         self._groups_of: dict[str, set[str]] = {}
         self._reach: dict[str, dict[Verb, Reach]] = {}
 
@@ -131,8 +133,8 @@ class AccessList:
         held = self.grants.setdefault(grant.subject, {})
         key = (grant.role, grant.scope)
         held[key] = held.get(key, frozenset[str]()) | {source}
-        if grant.scope.kind == "queue":
-            self._at_queue.setdefault(grant.scope.name, set()).add((grant.subject, grant.role))
+        if grant.scope.kind in ENDING_KINDS:
+            self._at.setdefault(grant.scope, set()).add((grant.subject, grant.role))
         self._forget(grant.subject)
 
     def revoke(self, grant: Grant, source: str) -> None:
@@ -146,9 +148,11 @@ class AccessList:
             self._drop(grant)
         self._forget(grant.subject)
 
-    def end_queue(self, path: str) -> int:
-        """End all grants at exactly this queue, whoever states them; return their number. Those at queues above and below stay."""
-        ended = [Grant(subject, role, Scope("queue", path)) for subject, role in self._at_queue.get(path, ())]
+    def end_scope(self, scope: Scope) -> int:
+        """End all grants at exactly this queue or volume, whoever states them; return their number. Those at queues above and below
+        stay.
+        """
+        ended = [Grant(subject, role, scope) for subject, role in self._at.get(scope, ())]
         for grant in ended:
             self._drop(grant)
             self._forget(grant.subject)
@@ -159,11 +163,11 @@ class AccessList:
         del held[grant.role, grant.scope]
         if not held:
             del self.grants[grant.subject]
-        if grant.scope.kind == "queue":
-            of = self._at_queue[grant.scope.name]
+        if grant.scope.kind in ENDING_KINDS:
+            of = self._at[grant.scope]
             of.discard((grant.subject, grant.role))
             if not of:
-                del self._at_queue[grant.scope.name]
+                del self._at[grant.scope]
 
     def _forget(self, subject: str) -> None:
         self._reach.pop(subject, None)
@@ -256,9 +260,13 @@ class AccessList:
         return reaches
 
 
+#: {kind of scope: the verb by which one who has the thing shares it}
+_RIGHTS_TO_GRANT: dict[ScopeKind, Verb] = {"job": "session:share", "volume": "volume:manage"}
+
+
 def right_to_grant(scope: Scope) -> Verb:
     """Return the verb by which roles in a scope are given and taken; `rights:grant` is as good everywhere."""
-    return "session:share" if scope.kind == "job" else "rights:grant"
+    return _RIGHTS_TO_GRANT.get(scope.kind, "rights:grant")
 
 
 @lru_cache(TABLES_KEPT)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from fairlead_rights.access_list import Target
 from fairlead_schemas.jobfile.agent_fields import DEFAULT_PROJECT
 from fairlead_schemas.policies.rights import Role, Verb
+from fairlead_schemas.policies.storage import StorageWordError, parse_owner
 from fairlead_schemas.units.ids import is_queue_path
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
@@ -24,7 +25,7 @@ PROJECT = "project:"
 #: for its policies, so it is submitted by those alone who may submit in the project.
 FREE_PROJECTS = frozenset(("", DEFAULT_PROJECT))
 
-type Kind = Literal["cluster", "pool", "project", "queue", "job", "node", "rollout", "window", "own"]
+type Kind = Literal["cluster", "pool", "project", "queue", "job", "node", "rollout", "window", "volume", "owner", "own"]
 
 
 class Need(NamedTuple):
@@ -70,6 +71,23 @@ class Things(Protocol):
         """Return the nodes of a maintenance window."""
         ...
 
+    def volume(self, name: str) -> Target | None:
+        """Return the target of a volume or dataset."""
+        ...
+
+
+def owned_target(owner: str, things: Things, volume: str = "") -> Target:
+    """Return the target of what belongs to an owner ("user:ann", "project:llm", "queue:research"); the cluster for any other text.
+    `volume`: the name of the volume, if there is one already.
+    """
+    try:
+        kind, name = parse_owner(owner)
+    except StorageWordError:
+        return Target(volume=volume)
+    if kind == "queue":
+        return things.queue(name)._replace(volume=volume)
+    return Target(volume=volume, owner=name if kind == "user" else "", project=name if kind == "project" else "")
+
 
 def targets_of(need: Need, things: Things, user: str) -> list[Target]:
     """Return the targets on all of which the verb is needed. `user`: the owner of a job that is submitted."""
@@ -89,6 +107,10 @@ def targets_of(need: Need, things: Things, user: str) -> list[Target]:
         return [things.job(name) or CLUSTER]
     if kind == "node":
         return [things.node(name) or CLUSTER]
+    if kind == "volume":
+        return [things.volume(name) or CLUSTER]
+    if kind == "owner":
+        return [owned_target(name, things)]
     if kind in ("rollout", "window"):
         nodes = things.rollout(name) if kind == "rollout" else things.window(name)
         return [CLUSTER] if nodes is None else [things.node(node) or CLUSTER for node in nodes]
@@ -185,6 +207,22 @@ def _own(principal: str) -> list[Need]:
     return [Need("rights:grant", "own", principal)]
 
 
+def _storage(item: object) -> list[Need]:
+    return [Need("volume:manage", "cluster")]
+
+
+def _own_volume(item: Any) -> list[Need]:
+    return [Need("volume:manage", "owner", item.owner)]
+
+
+def _volume(item: Any) -> list[Need]:
+    return [Need("volume:manage", "volume", item.volume)]
+
+
+def _dataset(item: Any) -> list[Need]:
+    return [Need("volume:manage", "volume", item.dataset.partition("@")[0])]
+
+
 def _none(item: object) -> list[Need]:
     return []
 
@@ -236,6 +274,13 @@ COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.IssueToken: lambda command: _own(command.principal),
     cmd.RevokeToken: _none,  # its own principal's, or the cluster's: only the access service knows whose it is
     cmd.EndSession: _none,
+    cmd.SetStorageClass: _storage,
+    cmd.RemoveStorageClass: _storage,
+    cmd.CreateVolume: _own_volume,
+    cmd.ResizeVolume: _volume,
+    cmd.DeleteVolume: _volume,
+    cmd.AddDataset: _own_volume,
+    cmd.RetireDataset: _dataset,
     cmd.OpenSession: _none,  # a sign-in's alone, without a user
 }
 
@@ -297,6 +342,13 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
     ev.RoleGranted: lambda event: [RoleNeed(event.role, event.scope)],
     ev.RoleRevoked: lambda event: [RoleNeed(event.role, event.scope)],
     ev.TokenIssued: lambda event: _own(event.principal),
+    ev.StorageClassSet: _storage,
+    ev.StorageClassRemoved: _storage,
+    ev.VolumeCreated: _own_volume,
+    ev.VolumeResized: _volume,
+    ev.VolumeDeleted: _volume,
+    ev.DatasetAdded: _own_volume,
+    ev.DatasetRetired: _dataset,
 }
 #: Events that answer a command and carry out nothing by themselves.
 ACCOMPANYING: tuple[type, ...] = (
@@ -314,6 +366,7 @@ REFUSALS: tuple[type, ...] = (
     ev.NodeCommandRejected,
     ev.TelemetryCommandRejected,
     ev.AccessCommandRejected,
+    ev.StorageCommandRejected,
 )
 
 

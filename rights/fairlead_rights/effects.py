@@ -1,5 +1,5 @@
-"""Effects of events on the state of access: those of the access service, and those that make and remove queues. The only way in
-which it changes. No rules, no refusals.
+"""Effects of events on the state of access: those of the access service, and those that make and remove queues and volumes. The only
+way in which it changes. No rules, no refusals.
 """
 
 from collections.abc import Callable
@@ -70,6 +70,10 @@ def _queue_removed(state: AccessState, event: ev.QueueRemoved, at: object) -> No
     state.drop_queue(event.path)
 
 
+def _volume_made_or_gone(state: AccessState, event: ev.VolumeCreated | ev.VolumeDeleted, at: object) -> None:
+    state.end_volume(event.volume)
+
+
 type _Effect = Callable[[AccessState, Any, object], None]
 
 
@@ -96,4 +100,6 @@ EFFECTS: dict[type, _Effect] = {
     ev.SessionEnded: _new_epoch(_session_ended),
     ev.QueueConfigured: _new_epoch(_queue_configured),
     ev.QueueRemoved: _new_epoch(_queue_removed),
+    ev.VolumeCreated: _new_epoch(_volume_made_or_gone),
+    ev.VolumeDeleted: _new_epoch(_volume_made_or_gone),
 }

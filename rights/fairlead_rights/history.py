@@ -9,7 +9,7 @@ events count together: "at 4711" is after all events of commit 4711. Start at `A
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from fairlead_rights.access_list import Grant, Target, covers, reach_of
+from fairlead_rights.access_list import ENDING_KINDS, Grant, Target, covers, reach_of, right_to_grant
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
 from fairlead_schemas.policies.rights import Role, Scope, Verb, parse_scope
 from fairlead_schemas.wire import events as ev
@@ -77,13 +77,14 @@ class AccessHistory:
         #: True once a token of a person was issued: people sign on since then, and their commands carry an authority.
         self.has_tokens_of_people = False
         self._queues: set[str] = set()
-        #: {queue: all that was ever granted at exactly this one}
-        self._at_queue: dict[str, list[Intervals]] = {}
+        #: {queue or volume: all that was ever granted at exactly this one}
+        self._at: dict[Scope, list[Intervals]] = {}
 
     # ------------------------------------------------------------------------------- changes
 
     def fold(self, sequence: int, event: ev.Event) -> None:
-        """Take the next event of the log with the sequence of its commit. Of other services' events only those on queues count."""
+        """Take the next event of the log with the sequence of its commit. Of other services' events only those on queues and
+        volumes count."""
         match event:
             case ev.PrincipalAdmitted():
                 self._active.setdefault(event.principal, Intervals()).set(sequence, True)
@@ -107,10 +108,12 @@ class AccessHistory:
                 self._end(sequence, SESSION + event.session)
             case ev.QueueConfigured() if event.path not in self._queues:
                 self._queues.add(event.path)
-                self._end_queue(sequence, event.path)
+                self._end_scope(sequence, Scope("queue", event.path))
             case ev.QueueRemoved():
                 self._queues.discard(event.path)
-                self._end_queue(sequence, event.path)
+                self._end_scope(sequence, Scope("queue", event.path))
+            case ev.VolumeCreated() | ev.VolumeDeleted():
+                self._end_scope(sequence, Scope("volume", event.volume))
             case _:
                 return
         if not self.changes or self.changes[-1] != sequence:
@@ -132,13 +135,13 @@ class AccessHistory:
         held = self._grants.setdefault(event.subject, {}).setdefault((event.role, scope), {})
         if event.source not in held:
             held[event.source] = Intervals()
-            if scope.kind == "queue":
-                self._at_queue.setdefault(scope.name, []).append(held[event.source])
+            if scope.kind in ENDING_KINDS:
+                self._at.setdefault(scope, []).append(held[event.source])
         return held[event.source]
 
-    def _end_queue(self, sequence: int, path: str) -> None:
-        """End the grants at a queue that is gone, or new: as `AccessState.drop_queue` and `add_queue` do."""
-        for each in self._at_queue.get(path, ()):
+    def _end_scope(self, sequence: int, scope: Scope) -> None:
+        """End the grants at a queue or volume that is gone, or new: as `AccessState.drop_queue` and `add_queue` do."""
+        for each in self._at.get(scope, ()):
             each.set(sequence, False)
 
     def _sync(self, sequence: int, event: ev.GroupSynced) -> None:
@@ -185,7 +188,7 @@ class AccessHistory:
     def may_grant_at(self, sequence: int, principal: str, role: Role, scope: Scope, target: Target) -> bool:
         """Return True if the principal could give or take a role at a sequence, as `AccessList.may_grant` does for now."""
         verbs = verbs_of(role, scope.kind)
-        rights: tuple[Verb, ...] = ("rights:grant", "session:share") if scope.kind == "job" else ("rights:grant",)
+        rights: tuple[Verb, ...] = ("rights:grant", right_to_grant(scope))
         if not verbs or not any(self.may_at(sequence, principal, right, target) for right in rights):
             return False
         return all(

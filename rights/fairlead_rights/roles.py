@@ -1,4 +1,4 @@
-"""Table of roles: the verbs of each role, and those that a job's owner has without any grant.
+"""Table of roles: the verbs of each role, and those that the owner of a job or volume has without any grant.
 
 A role in a scope above a job (cluster, pool, queue, project) reaches everything in that scope. A role at one job or volume reaches
 only that one: this is how sessions and volumes are shared. No role above a single job lets anybody enter a session: an
@@ -42,8 +42,10 @@ ROLE_TABLE: dict[Role, RoleVerbs] = {
     "admin": RoleVerbs(_ALL),
 }
 
-#: Verbs of a job's owner on that job.
-OWNER_VERBS = _verbs("job:read", "job:cancel", "session:open", "session:share")
+#: Verbs of the owner of a job or volume on it.
+OWNER_VERBS = _verbs(
+    "job:read", "job:cancel", "session:open", "session:share", "volume:read", "volume:write", "volume:manage"
+)
 
 #: Roles that can be granted in scopes of these kinds only.
 _KINDS_OF_ROLES: dict[Role, frozenset[ScopeKind]] = {"admin": frozenset({"cluster"})}

@@ -62,13 +62,17 @@ class AccessState:
     def add_queue(self, path: str) -> None:
         """A queue is configured. One that is new has no grants: those that were given on their way to one that is gone end here."""
         if path not in self.queues:
-            self.grant_count -= self.access.end_queue(path)
+            self.grant_count -= self.access.end_scope(Scope("queue", path))
             self.queues.add(path)
 
     def drop_queue(self, path: str) -> None:
         """A queue is gone, and the grants at it with it, so that a new queue of the name gives nobody rights by accident."""
         self.queues.discard(path)
-        self.grant_count -= self.access.end_queue(path)
+        self.grant_count -= self.access.end_scope(Scope("queue", path))
+
+    def end_volume(self, name: str) -> None:
+        """A volume is gone, or new: grants that were given at its name end here."""
+        self.grant_count -= self.access.end_scope(Scope("volume", name))
 
     def add_token(self, token: Token) -> None:
         """Put a token in force."""

@@ -255,6 +255,7 @@ NOT_FOR_SERVICES = {
     "telemetry": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("telemetry"), "$KV.DESIRED.n1", "$KV.LEASE.queue", subjects.sample("n1")),
     "gateway": (subjects.log("queue"), subjects.log("placer"), subjects.confirm("n1"), "$KV.DESIRED.n1", subjects.report("n1")),
     "access": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("access"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
+    "storage": (subjects.log("queue"), subjects.log("access"), subjects.cmd("storage"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
     "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
     "past": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.PEOPLE.principal.x", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL", "$KV.LEASE.queue"),
     "notifier": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", "$KV.NOTIFY.rule.x", "$KV.LEASE.queue", "$JS.API.STREAM.MSG.GET.KV_CREDENTIAL"),

@@ -25,6 +25,7 @@ PACKAGES = {
     "placer": "fairlead_placer",
     "telemetry": "fairlead_telemetry.idle",
     "access": "fairlead_access",
+    "storage": "fairlead_storage",
 }
 CORES: dict[str, type[Any]] = dict(fold.CORES)
 COMMANDS: dict[str, tuple[type, ...]] = {
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "placer": get_args(cmd.PlacerCommand),
     "telemetry": get_args(cmd.TelemetryCommand),
     "access": get_args(cmd.AccessCommand),
+    "storage": get_args(cmd.StorageCommand),
 }
 WRITERS = sorted(PACKAGES)
 

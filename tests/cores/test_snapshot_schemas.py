@@ -14,6 +14,7 @@ from fairlead_bus.snapshot_codec import described
 from fairlead_placer.snapshot import PlacerSnapshot
 from fairlead_queue.snapshot import QueueSnapshot
 from fairlead_replay import fold
+from fairlead_storage.snapshot import StorageSnapshot
 from fairlead_telemetry.idle.snapshot import IdleSnapshot
 
 GOLDEN = Path(__file__).parent / "data" / "snapshot_schemas.txt"
@@ -22,6 +23,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "placer": PlacerSnapshot,
     "telemetry": IdleSnapshot,
     "access": AccessSnapshot,
+    "storage": StorageSnapshot,
 }
 
 

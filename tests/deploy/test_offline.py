@@ -73,7 +73,18 @@ def test_unknown_words_are_refused(folder: Path, words: list[str]) -> None:
 def test_each_service_has_its_unit_user_and_program() -> None:
     """A service of compose.yaml has a user of its own, and the unit's program can be run."""
     users = {line.split()[1] for line in (UNITS / "sysusers.conf").read_text().splitlines() if line.startswith("u ")}
-    services = {"queue", "placer", "access", "telemetry", "explainer", "gateway", "notifier", "past", "appproxy"}
+    services = {
+        "queue",
+        "placer",
+        "access",
+        "telemetry",
+        "explainer",
+        "gateway",
+        "notifier",
+        "past",
+        "appproxy",
+        "storage",
+    }
     assert {f"fairlead-{name}" for name in services | {"nats", "archiver"}} == users
     for name in services - {"explainer", "notifier", "past"}:
         assert list(ROOT.glob(f"services/*/fairlead_{name}/__main__.py")), name

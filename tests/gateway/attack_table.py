@@ -349,7 +349,7 @@ ATTACKS: dict[str, Row] = {
         "queue removed and made again under its name",
         f"{ROUTES}/test_queue_roles.py::test_a_removed_queue_keeps_nobodys_rights",
         {
-            "fairlead_rights.access_list.AccessList.end_queue": lambda *_: 0,
+            "fairlead_rights.access_list.AccessList.end_scope": lambda *_: 0,
         },
     ),
     "stated-user": Row(

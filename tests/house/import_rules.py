@@ -1,6 +1,6 @@
 """Which modules are pure cores, and what those may not touch.
 
-In the contracts and the services that decide (queue, placer, access) everything is a core but what is listed as a shell: a rule that
+In the contracts and the services that decide (queue, placer, access, storage) everything is a core but what is listed as a shell: a rule that
 slips into a shell, or a clock that slips into a core, has to be defended in a review of this file. The others
 are mostly shell, and list their cores.
 """
@@ -10,6 +10,10 @@ SHELLS: dict[str, dict[str, str]] = {
     "fairlead_schemas": {},
     "fairlead_rights": {},
     "fairlead_access": {
+        "__main__": "wires the process",
+        "service": "wires the core to the bus",
+    },
+    "fairlead_storage": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
     },
@@ -112,6 +116,10 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_agent.doctor", "fairlead_agent.setup"),
         "`doctor` looks at this very machine",
     ),
+    "fairlead.commands.storage": (
+        ("fairlead_agent.launch.sync_tree",),
+        "`datasets get` puts a directory together as nodes do",
+    ),
     "fairlead.stack": (
         ("fairlead_agent.files",),
         "`up` and `doctor` show why an agent refuses that shares its process with others",
@@ -188,6 +196,7 @@ PACKAGES: dict[str, str] = {
     "fairlead_agent": "services/agent",
     "fairlead_telemetry": "services/telemetry",
     "fairlead_access": "services/access",
+    "fairlead_storage": "services/storage",
     "fairlead_appproxy": "services/appproxy",
     "fairlead_replay": "replay",
     "fairlead": "cli",
@@ -199,5 +208,6 @@ SERVICES = (
     "fairlead_agent",
     "fairlead_telemetry",
     "fairlead_access",
+    "fairlead_storage",
     "fairlead_appproxy",
 )

@@ -100,6 +100,7 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
         "notifier": "gateway",
         "past": "past",
         "appproxy": "gateway",
+        "storage": "queue",
         "keys": "placer",
         "streams": "queue",
         "store": "queue",
@@ -116,6 +117,7 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
     assert services["past"]["entrypoint"] == ["python", "-m", "fairlead_replay.past"]
     assert services["notifier"]["entrypoint"] == ["python", "-m", "fairlead_gateway.notify"]
     assert (ROOT / "services" / "gateway" / "fairlead_gateway" / "notify" / "__main__.py").exists()
+    assert services["storage"]["entrypoint"] == ["python", "-m", "fairlead_storage"]
     assert services["appproxy"]["entrypoint"] == ["python", "-m", "fairlead_appproxy"]
     image = re.fullmatch(r"\$\{NATS_IMAGE:-nats:(\d+)\.(\d+)\.(\d+)-alpine\}", services["nats"]["image"])
     assert image is not None

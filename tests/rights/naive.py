@@ -8,7 +8,7 @@ from fairlead_rights.roles import ROLE_TABLE
 from fairlead_schemas.policies.rights import Scope, Verb, parse_scope
 from fairlead_schemas.wire import events as ev
 
-OWN = {"job:read", "job:cancel", "session:open", "session:share"}
+OWN = {"job:read", "job:cancel", "session:open", "session:share", "volume:read", "volume:write", "volume:manage"}
 
 
 def may(
@@ -93,10 +93,12 @@ def state_at(log: Iterable[tuple[int, ev.Event]], sequence: int) -> State:
                 grants.discard((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
             case ev.QueueConfigured() if event.path not in queues:
                 queues.add(event.path)
-                grants = _without_queue(grants, event.path)
+                grants = _without(grants, Scope("queue", event.path))
             case ev.QueueRemoved():
                 queues.discard(event.path)
-                grants = _without_queue(grants, event.path)
+                grants = _without(grants, Scope("queue", event.path))
+            case ev.VolumeCreated() | ev.VolumeDeleted():
+                grants = _without(grants, Scope("volume", event.volume))
             case ev.GroupSynced():
                 members -= {(event.source, event.group, member) for member in event.removed}
                 members |= {(event.source, event.group, member) for member in event.added}
@@ -114,8 +116,8 @@ def state_at(log: Iterable[tuple[int, ev.Event]], sequence: int) -> State:
     return State(active, pairs, [grant for _, grant in grants], credentials)
 
 
-def _without_queue(grants: set[tuple[str, Grant]], path: str) -> set[tuple[str, Grant]]:
-    return {(source, grant) for source, grant in grants if grant.scope != Scope("queue", path)}
+def _without(grants: set[tuple[str, Grant]], scope: Scope) -> set[tuple[str, Grant]]:
+    return {(source, grant) for source, grant in grants if grant.scope != scope}
 
 
 def _is_within(

@@ -489,6 +489,45 @@ EVENTS: list[events.EventBase] = [
         about="p7f3k",
     ),
     events.AccessClockStepped(cause="clock", step_ns=-7_500_000_000, lag_ns=-7_499_900_000),
+    events.StorageClassSet(
+        cause="cmd:c60",
+        name="scratch",
+        backend="ext4-image",
+        volume_bytes_max=2**40,
+        user_bytes_max=2**38,
+        by="p1root",
+    ),
+    events.StorageClassRemoved(cause="cmd:c61", name="scratch", by="p1root"),
+    events.VolumeCreated(
+        cause="cmd:c62",
+        volume="data",
+        owner="queue:research/llm",
+        storage_class="shared",
+        quota_bytes=2**39,
+        by="p7f3k",
+    ),
+    events.VolumeResized(cause="cmd:c63", volume="data", quota_bytes=2**40, by="p7f3k"),
+    events.VolumeDeleted(cause="cmd:c64", volume="data", by="p7f3k"),
+    events.DatasetAdded(
+        cause="cmd:c65",
+        dataset="imagenet@2012.1",
+        owner="project:vision",
+        digest=f"sha256:{DIGEST}",
+        size_bytes=155_000_000_000,
+        files=1_281_167,
+        by="p7f3k",
+    ),
+    events.DatasetRetired(cause="cmd:c66", dataset="imagenet@2012.1", by="p7f3k"),
+    events.StorageCommandRejected(
+        cause="cmd:c67",
+        command="c67",
+        code="conflict",
+        message="the name data is taken",
+        digest=DIGEST,
+        verb="CreateVolume",
+        about="data",
+    ),
+    events.StorageClockStepped(cause="clock", step_ns=-7_500_000_000, lag_ns=-7_499_900_000),
 ]
 ROLE_ENTRY = commands.RoleEntry(
     subject="p7f3k", role="member", scope="job:812", queue="research/llm", pool="a100", project="llm", owner="p8g4m"
@@ -620,6 +659,25 @@ COMMANDS: list[commands.CommandBase] = [
         id="c48", user="p1root", session="s5qd1", principal="p7f3k", provider="corp", expires_ns=AT_NS
     ),
     commands.EndSession(id="c49", user="p7f3k", session="s5qd1", reason="provider"),
+    commands.SetStorageClass(
+        id="c60", user="p1root", name="scratch", backend="ext4-image", volume_bytes_max=2**40, user_bytes_max=2**38
+    ),
+    commands.RemoveStorageClass(id="c61", user="p1root", name="scratch"),
+    commands.CreateVolume(
+        id="c62", user="p7f3k", volume="data", owner="queue:research/llm", storage_class="shared", quota_bytes=2**39
+    ),
+    commands.ResizeVolume(id="c63", user="p7f3k", volume="data", quota_bytes=2**40),
+    commands.DeleteVolume(id="c64", user="p7f3k", volume="data"),
+    commands.AddDataset(
+        id="c65",
+        user="p7f3k",
+        dataset="imagenet@2012.1",
+        owner="project:vision",
+        digest=f"sha256:{DIGEST}",
+        size_bytes=155_000_000_000,
+        files=1_281_167,
+    ),
+    commands.RetireDataset(id="c66", user="p7f3k", dataset="imagenet@2012.1"),
 ]
 
 REPORTS: list[reports.ReportBase] = [

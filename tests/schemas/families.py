@@ -33,7 +33,13 @@ FAMILIES = [
         "commands",
         examples.COMMANDS,
         _canonical,
-        reader(commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand | commands.AccessCommand),
+        reader(
+            commands.QueueCommand
+            | commands.PlacerCommand
+            | commands.TelemetryCommand
+            | commands.AccessCommand
+            | commands.StorageCommand
+        ),
     ),
     Family("reports", examples.REPORTS, _canonical, reader(reports.Report)),
     Family("heartbeat", [examples.BEAT], reports.encode, reports.decode_heartbeat),

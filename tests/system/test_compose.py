@@ -146,6 +146,7 @@ def test_each_container_has_its_own_key_and_no_more(composed: Composed) -> None:
         "notifier",
         "past",
         "appproxy",
+        "storage",
         "agent",
     )
     for service in services:

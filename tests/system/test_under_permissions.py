@@ -30,6 +30,7 @@ SERVICES = {
     "queue": "fairlead_queue",
     "placer": "fairlead_placer",
     "access": "fairlead_access",
+    "storage": "fairlead_storage",
     "telemetry": "fairlead_telemetry",
     "gateway": "fairlead_gateway",
     "explainer": "fairlead_replay.explainer",

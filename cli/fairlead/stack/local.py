@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue with access, placer, telemetry with explainer, notifier, past and app proxy, gateway -> agents in one process, guard
+    nats-server -> queue with access and storage, placer, telemetry with explainer, notifier, past and app proxy, gateway -> agents in one process, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -38,7 +38,10 @@ GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
 AGENTS = "agents"
 #: {process: ({service: its package}, its group)}, in starting order. Services that rest most of the time share a process.
 SERVICES: dict[str, tuple[dict[str, str], int]] = {
-    "queue": ({"queue": "fairlead_queue", "access": "fairlead_access"}, GROUP_WRITERS),
+    "queue": (
+        {"queue": "fairlead_queue", "access": "fairlead_access", "storage": "fairlead_storage"},
+        GROUP_WRITERS,
+    ),
     "placer": ({"placer": "fairlead_placer"}, GROUP_WRITERS),
     "telemetry": (
         {

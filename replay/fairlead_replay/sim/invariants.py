@@ -14,6 +14,7 @@ from fairlead_bus.log import Folded
 from fairlead_bus.port import Stored
 from fairlead_placer import invariants as placer_invariants
 from fairlead_queue import invariants as queue_invariants
+from fairlead_queue.core import QueueCore
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, FoldedCluster, state_hash
 from fairlead_replay.sim.access_books import AccessBooks
@@ -59,6 +60,8 @@ from fairlead_schemas.wire.events import (
     TokenRevoked,
 )
 from fairlead_schemas.wire.resources import Request
+from fairlead_storage import state as storage_state
+from fairlead_storage.core import StorageCore
 
 
 class Violation(AssertionError):
@@ -241,6 +244,7 @@ class Observer:
             or self.limits.take(commit)
             or self.access.take(folded.seq, commit)
             or self._access(commit)
+            or self._storage(commit)
         )
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")
@@ -251,6 +255,12 @@ class Observer:
         if commit.writer != AccessCore.writer:
             return ""
         return next(access_invariants.broken(self.cluster.access.state), "")
+
+    def _storage(self, commit: Commit) -> str:
+        """Check the storage core after its own commits and those of the queue, whose queues own volumes."""
+        if commit.writer not in (StorageCore.writer, QueueCore.writer) or not self.cluster.storage.state.volumes:
+            return ""
+        return next(storage_state.broken(self.cluster.storage.state), "")
 
     def _event(self, place: str, event: Event) -> None:
         self.events += 1

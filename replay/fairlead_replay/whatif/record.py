@@ -26,10 +26,11 @@ from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit, CommitUndecodable, decode_commit
 from fairlead_schemas.wire.events import RunOutcome
+from fairlead_storage.core import StorageCore
 from fairlead_telemetry.idle.core import IdleCore
 
 #: Writers whose commits are taken as they were.
-GIVEN_WRITERS = ("telemetry", "access")
+GIVEN_WRITERS = ("telemetry", "access", "storage")
 #: Outcomes that a node's agent reports of a run which nobody asked to stop.
 STRUCK: tuple[RunOutcome, ...] = ("stopped", "exit_unknown", "node_lost")
 #: What telemetry says of a run.
@@ -75,6 +76,7 @@ class Start(NamedTuple):
             cluster.placer = PlacerCore.restore(self.snapshots["placer"])
             cluster.idle = IdleCore.restore(self.snapshots["telemetry"])
             cluster.access = AccessCore.restore(self.snapshots["access"])
+            cluster.storage = StorageCore.restore(self.snapshots["storage"])
         cluster.sequence, cluster.at_ns = self.sequence, self.at_ns
         return cluster
 

@@ -49,6 +49,7 @@ def channels() -> list[Channel]:
     ]  # fmt: skip
     queue, placer = list[commands.QueueCommand], list[commands.PlacerCommand]
     telemetry, access = list[commands.TelemetryCommand], list[commands.AccessCommand]
+    storage = list[commands.StorageCommand]
     return [
         *log,
         Channel("cmd.queue", subjects.cmd("queue"), "QueueCommands", queue, "gateway",
@@ -59,6 +60,8 @@ def channels() -> list[Channel]:
                 "What people ask of the telemetry service, a list per message.", _CMD),
         Channel("cmd.access", subjects.cmd("access"), "AccessCommands", access, "gateway",
                 "Sign-ins, and what people ask of the access service, a list per message.", _CMD),
+        Channel("cmd.storage", subjects.cmd("storage"), "StorageCommands", storage, "gateway",
+                "What people ask of the storage service, a list per message.", _CMD),
         Channel("report", subjects.report("{node}"), "ReportBatch", reports.ReportBatch, "agent",
                 "What an agent saw; numbered, kept in its journal and sent again until confirmed."),
         Channel("beat", subjects.beat("{node}"), "Heartbeat", reports.Heartbeat, "agent",

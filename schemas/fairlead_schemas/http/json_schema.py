@@ -41,7 +41,13 @@ DOCUMENTS: dict[str, Any] = {
     "queues": parse.QueueFileWords,
     "events": events.Event,
     "commit": commit.Commit,
-    "commands": commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand | commands.AccessCommand,
+    "commands": (
+        commands.QueueCommand
+        | commands.PlacerCommand
+        | commands.TelemetryCommand
+        | commands.AccessCommand
+        | commands.StorageCommand
+    ),
     "reports": reports.ReportBatch,
     "desired": Desired,
     "samples": samples.SampleColumns,

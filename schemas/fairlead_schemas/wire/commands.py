@@ -15,6 +15,7 @@ from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.policies.rights import Role, Verb
+from fairlead_schemas.policies.storage import Backend
 from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.units.validation import decode
 from fairlead_schemas.wire.authority import Authority
@@ -423,6 +424,59 @@ class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: EndReason = "signed_out"
 
 
+class SetStorageClass(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let volumes be made in a class, or change its bounds. StorageClassSet defines the fields."""
+
+    name: str
+    backend: Backend
+    volume_bytes_max: int = 0
+    user_bytes_max: int = 0
+
+
+class RemoveStorageClass(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let no volume be made in a class any more. It must have none."""
+
+    name: str
+
+
+class CreateVolume(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Make an empty volume. VolumeCreated defines the fields."""
+
+    volume: str
+    owner: str
+    storage_class: str
+    quota_bytes: int
+
+
+class ResizeVolume(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give a volume another quota."""
+
+    volume: str
+    quota_bytes: int
+
+
+class DeleteVolume(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Remove a volume with all that is in it."""
+
+    volume: str
+
+
+class AddDataset(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Record a version of a dataset, whose files were stored before. DatasetAdded defines the fields."""
+
+    dataset: str
+    owner: str
+    digest: str
+    size_bytes: int
+    files: int
+
+
+class RetireDataset(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let no job name a version of a dataset any more."""
+
+    dataset: str
+
+
 QueueCommand = (
     SubmitJob
     | CancelJob
@@ -471,6 +525,9 @@ AccessCommand = (
     | OpenSession
     | EndSession
 )
+StorageCommand = (
+    SetStorageClass | RemoveStorageClass | CreateVolume | ResizeVolume | DeleteVolume | AddDataset | RetireDataset
+)
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -478,12 +535,14 @@ _decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "placer": msgspec.json.Decoder(list[PlacerCommand]),
     "telemetry": msgspec.json.Decoder(list[TelemetryCommand]),
     "access": msgspec.json.Decoder(list[AccessCommand]),
+    "storage": msgspec.json.Decoder(list[StorageCommand]),
 }
 _one: dict[str, msgspec.json.Decoder[Any]] = {
     "queue": msgspec.json.Decoder(QueueCommand),
     "placer": msgspec.json.Decoder(PlacerCommand),
     "telemetry": msgspec.json.Decoder(TelemetryCommand),
     "access": msgspec.json.Decoder(AccessCommand),
+    "storage": msgspec.json.Decoder(StorageCommand),
 }
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -506,7 +565,7 @@ _id_decoder = msgspec.json.Decoder(_OnlyId)
 
 
 def encode_commands(
-    commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand]",
+    commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand] | list[StorageCommand]",
 ) -> bytes:
     """Encode commands as one message."""
     return _encoder.encode(commands)

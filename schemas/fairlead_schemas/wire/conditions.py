@@ -29,6 +29,7 @@ type ConditionCode = Literal[
     "views_behind",
     "log_full",
     "access_silent",
+    "storage_silent",
     "telemetry_silent",
     "explainer_silent",
     "clock_differs",
@@ -129,6 +130,11 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
     ),
     "access_silent": ConditionKind(
         "The access service does not answer: nothing changes who may do what, nobody signs in and no token expires; jobs run.",
+        (_DOCTOR, _LOGS),
+        blocks=False,
+    ),
+    "storage_silent": ConditionKind(
+        "The storage service does not answer: volumes and datasets are neither made, resized nor deleted; jobs run with those that exist.",
         (_DOCTOR, _LOGS),
         blocks=False,
     ),

@@ -204,4 +204,13 @@ NOT_MOVING: dict[str, str] = {
     "SessionEnded": "is about a sign-in",
     "AccessCommandRejected": "nothing was done",
     "AccessClockStepped": "is about a clock; no job is decided by it",
+    "StorageClassSet": "is about a class of storage",
+    "StorageClassRemoved": "is about a class of storage",
+    "VolumeCreated": "is about a volume",
+    "VolumeResized": "is about a volume; what runs with it continues",
+    "VolumeDeleted": "is about a volume; what runs with it continues",
+    "DatasetAdded": "is about a dataset",
+    "DatasetRetired": "is about a dataset; what runs with it continues",
+    "StorageCommandRejected": "nothing was done",
+    "StorageClockStepped": "is about a clock; no job is decided by it",
 }

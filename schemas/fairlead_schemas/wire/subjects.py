@@ -21,7 +21,7 @@ AUDIT = "AUDIT"
 #: Pieces of directories that go with jobs, sealed (bus/fairlead_bus/pieces.py), and when each was last sent.
 PIECE = "PIECE"
 
-WRITERS = ("queue", "placer", "telemetry", "access")
+WRITERS = ("queue", "placer", "telemetry", "access", "storage")
 
 LOG_ALL = "fairlead.log.>"
 CMD_ALL = "fairlead.cmd.>"

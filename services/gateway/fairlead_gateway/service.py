@@ -59,6 +59,7 @@ from fairlead_gateway.routes import (
     sign_in,
     sign_on,
     sql,
+    storage,
     submit,
     tokens,
     tunnels,
@@ -154,7 +155,7 @@ class Gateway:
         self.watch = CommandWatch(bus)
         self.pulse = ServiceProbes(bus, folding, self.watch)
         self._gates = {name: CommandPublisher(bus, name, self.watch, self.pulse.appended) for name in subjects.WRITERS}
-        self.queue, self.placer, self.telemetry, self.access = self._gates.values()
+        self.queue, self.placer, self.telemetry, self.access, self.storage = self._gates.values()
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         self.job_waits = JobWaits(views)
@@ -220,6 +221,7 @@ class Gateway:
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
             prices.routes(views, self.queue, waiter),
+            storage.routes(storage.StorageRoutes(views, self.storage, waiter, self.accounts, self.pieces)),
             gpu_usage.usage_routes(views, bus, self.accounts),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
             whatif.routes(whatif.WhatIfRoutes(views, bus, self.callers)),
@@ -327,6 +329,7 @@ class Gateway:
                 self.placer.run(),
                 self.telemetry.run(),
                 self.access.run(),
+                self.storage.run(),
                 self.rules.follow(),
                 PieceRenewal(self.views, self.pieces, lambda: self.folding.caught_up).run(),
                 *self._upkeep(),

@@ -48,6 +48,7 @@ def test_a_stack_has_processes_for_its_services_and_one_for_its_nodes() -> None:
         "fairlead_bus.together",
         "queue=fairlead_queue",
         "access=fairlead_access",
+        "storage=fairlead_storage",
     ]
     assert planned["placer"].argv[1:] == ["-m", "fairlead_placer"]
     assert planned["telemetry"].argv[1:] == [

@@ -16,6 +16,7 @@ from fairlead_schemas.policies.rights import Role, Verb
 from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import subjects
+from fairlead_storage.core import StorageCore
 from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
 
@@ -30,15 +31,16 @@ class SignedWorld(GatewayWorld):
     async def __aenter__(self) -> Self:
         sources = [CommandSource("access")]
         self.spawn(Service(self.hub.connect(), AccessCore, writer="access", sources=sources))
+        self.spawn(Service(self.hub.connect(), StorageCore, writer="storage", sources=[CommandSource("storage")]))
         await super().__aenter__()
         await self.person("owner", admin="cluster")
         self.http.headers.update(self.bearer("owner"))
         return self
 
-    async def command(self, what: type[cmd.CommandBase], **fields: Any) -> None:
-        """Send a command to the access service, and wait for its outcome in the gateway's views."""
+    async def command(self, what: type[cmd.CommandBase], *, service: str = "access", **fields: Any) -> None:
+        """Send a command to the access service, or another one, and wait for its outcome in the gateway's views."""
         one = what(id=f"test-{next(self._ids)}", **fields)
-        await self.bus.append(subjects.CMD, subjects.cmd("access"), msgspec.json.encode([one]), msg_id=one.id)
+        await self.bus.append(subjects.CMD, subjects.cmd(service), msgspec.json.encode([one]), msg_id=one.id)
         outcomes = self.gateway.views.outcomes
         await eventually_async(lambda: outcomes.get(one.id) is not None)
         outcome = outcomes.get(one.id)
@@ -50,6 +52,15 @@ class SignedWorld(GatewayWorld):
         await self.token(name, name)
         for role, scope in roles.items():
             await self.grant(name, role.replace("_", "-"), scope)  # type: ignore[arg-type]
+
+    async def storage(self, what: type[cmd.CommandBase], **fields: Any) -> None:
+        """Send a command to the storage service, and wait for its outcome."""
+        await self.command(what, service="storage", **fields)
+
+    async def volume(self, name: str, owner: str) -> None:
+        """Make a volume of 1 GiB, in a class of 8 GiB for each user."""
+        await self.storage(cmd.SetStorageClass, name="shared", backend="directory", user_bytes_max=8 << 30)
+        await self.storage(cmd.CreateVolume, volume=name, owner=owner, storage_class="shared", quota_bytes=1 << 30)
 
     async def token(
         self,

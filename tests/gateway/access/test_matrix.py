@@ -14,11 +14,13 @@ from fastapi.routing import APIRoute
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.route_rights import Right
-from fairlead_gateway.access.targets import job_target, node_target, queue_target
+from fairlead_gateway.access.targets import job_target, node_target, queue_target, volume_target
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_rights.access_list import Target
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
 from fairlead_schemas.policies.rights import ROLES, SCOPE_KINDS, Verb, parse_scope
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire.trees import digest_of
 from tests.gateway.access.open_streams import open_stream
 from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.access.socket_world import SocketWorld
@@ -46,6 +48,9 @@ BODIES: dict[str, Any] = {
     "/v1/rollouts": {"name": "r2", "budgetGpus": 1, "nodes": ["n1"]},
     "/v1/maintenance": {"name": "m2", "starts": "2099-01-01T00:00:00Z", "duration": "1h", "nodes": ["n1"]},
     "/v1/jobs/{job}:move": {"queue": "research/vision"},
+    "/v1/volumes": {"name": "more", "owner": "queue:research/vision", "quota": "1Gi"},
+    "/v1/volumes/{volume}": {"quota": "2Gi"},
+    "/v1/datasets": {"dataset": "new@1", "owner": "queue:research/vision", "digest": f"sha256:{64 * '1'}"},
 }
 #: Answers to every caller with a token, of routes that look at more than roles: at a browser's session, a form, or a provider. With
 #: these, tests/gateway/routes/test_sign_in.py and tests/gateway/signon try them.
@@ -62,7 +67,14 @@ ANSWERS = {
     ("POST", "/v1/device/token"): 415,
     ("POST", "/v1/token"): 415,
 }
-SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
+PIECE = digest_of(b"piece")
+SEES: dict[str, Verb] = {
+    "job": "job:read",
+    "queue": "queue:read",
+    "node": "node:read",
+    "pool": "node:read",
+    "volume": "volume:read",
+}
 
 
 def routes_of(world: SignedWorld) -> list[tuple[str, str, Right]]:
@@ -74,11 +86,23 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
     """A job, a node, queues, a rollout and a window; the values of paths' parameters."""
     await world.configure(research={}, research__vision={})
     await world.node("n1")
+    await world.gateway.pieces.put(b"piece")
+    await world.volume("data", "queue:research/vision")
+    await world.storage(
+        cmd.AddDataset,
+        dataset="set@1",
+        owner="queue:research/vision",
+        digest=f"sha256:{64 * '0'}",
+        size_bytes=1,
+        files=1,
+    )
     job = await world.submit(queue="research/vision", project="llm", priority=1, startAt="2099-01-01T00:00:00Z")
     return {
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
         "user": "nemo", "group": "none", "notification": "none", "digest": 64 * "0", "asset": "none",
+        "user": "nemo", "group": "none", "notification": "none", "digest": PIECE.hex(),
+        "volume": "data", "dataset": "set@1",
     }  # fmt: skip
 
 
@@ -109,6 +133,7 @@ def _expected(
         "queue": lambda: queue_target(views, names["path"]),
         "node": lambda: node_target(views.nodes.rows["n1"]),
         "pool": lambda: Target(pool="default"),
+        "volume": lambda: volume_target(views, names[right.parameter].partition("@")[0]),
         "body": lambda: _body_target(world, template, names),
     }
     target = targets[right.kind]()
@@ -126,6 +151,8 @@ def _body_target(world: SignedWorld, template: str, names: dict[str, str]) -> Ta
     if template in ("/v1/jobs", "/v1/jobs:dryrun"):
         return queue_target(views, "research/vision")
     if template == "/v1/queues:apply":
+        return queue_target(views, "research/vision")
+    if template in ("/v1/volumes", "/v1/datasets"):
         return queue_target(views, "research/vision")
     if template.startswith("/v1/idle"):
         return Target(project="llm")
@@ -149,7 +176,7 @@ async def _request(world: SignedWorld, who: str, method: str, template: str, nam
 
 
 #: Requests that would take away what the other cases need.
-DESTRUCTIVE = re.compile(r":(cancel|remove|declare-dead|drain|quarantine|move|hold|release|extend)$")
+DESTRUCTIVE = re.compile(r":(cancel|remove|declare-dead|drain|quarantine|move|hold|release|extend|retire)$")
 
 
 def _is_destructive(method: str, template: str) -> bool:

@@ -35,6 +35,7 @@ def test_nothing_counts_as_well_before_it_has_answered() -> None:
         "queue_silent",
         "placer_silent",
         "access_silent",
+        "storage_silent",
         "telemetry_silent",
         "explainer_silent",
     ]
@@ -119,12 +120,12 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_ready_once_queue_and_placer_have_answered() -> None:
-    """With both, 200; access, telemetry and explainer are named where they are missing, and block nothing."""
+    """With both, 200; access, storage, telemetry and explainer are named where they are missing, and block nothing."""
     async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
         answer = await world.http.get("/readyz")
         assert answer.status_code == 200
-        silent = ["access_silent", "telemetry_silent", "explainer_silent"]
+        silent = ["access_silent", "storage_silent", "telemetry_silent", "explainer_silent"]
         assert [each["code"] for each in answer.json()["conditions"]] == silent
         text = (await world.http.get("/metrics")).text
         assert "fairlead_ready 1.0" in text

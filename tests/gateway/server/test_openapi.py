@@ -35,6 +35,9 @@ LISTS = {
     "/v1/people": ("access", "list_people", "Person"),
     "/v1/service-accounts": ("access", "list_service_accounts", "Person"),
     "/v1/tokens": ("access", "list_tokens", "TokenInfo"),
+    "/v1/storage-classes": ("storage", "list_storage_classes", "StorageClassInfo"),
+    "/v1/volumes": ("storage", "list_volumes", "VolumeInfo"),
+    "/v1/datasets": ("storage", "list_datasets", "DatasetInfo"),
     "/v1/notifications": ("notifications", "list_notifications", "NotificationRule"),
 }
 #: {path of a list: query that it cannot be read without}

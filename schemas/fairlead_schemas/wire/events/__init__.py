@@ -5,7 +5,8 @@ first. Fields may be added with defaults; a field's meaning never changes under 
 `cause` names the origin of the event: "cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
 
 Read `base.py` and `enums.py` first. Then there is a file per subject: `queue.py` (written by the queue),
-`nodes.py` and `placement.py` (by the placer), `idle.py` (by telemetry), `base.py` (by each of them).
+`nodes.py` and `placement.py` (by the placer), `idle.py` (by telemetry), `access.py` and `storage.py` (by the services
+of these names), `base.py` (by each of them).
 """
 
 # One door to all of them.
@@ -31,6 +32,7 @@ from fairlead_schemas.wire.events.base import (
     EventBase,
     PlacerClockStepped,
     QueueClockStepped,
+    StorageClockStepped,
     TelemetryClockStepped,
 )
 from fairlead_schemas.wire.events.enums import (
@@ -154,6 +156,16 @@ from fairlead_schemas.wire.events.queue import (
     ReservationRequested,
     Victim,
 )
+from fairlead_schemas.wire.events.storage import (
+    DatasetAdded,
+    DatasetRetired,
+    StorageClassRemoved,
+    StorageClassSet,
+    StorageCommandRejected,
+    VolumeCreated,
+    VolumeDeleted,
+    VolumeResized,
+)
 
 QueueEvent = (
     QueuesApplied
@@ -227,7 +239,18 @@ AccessEvent = (
     | AccessCommandRejected
     | AccessClockStepped
 )
-Event = QueueEvent | PlacerEvent | TelemetryEvent | AccessEvent
+StorageEvent = (
+    StorageClassSet
+    | StorageClassRemoved
+    | VolumeCreated
+    | VolumeResized
+    | VolumeDeleted
+    | DatasetAdded
+    | DatasetRetired
+    | StorageCommandRejected
+    | StorageClockStepped
+)
+Event = QueueEvent | PlacerEvent | TelemetryEvent | AccessEvent | StorageEvent
 
 #: Which writer emits which types; a commit holding another's type is out of contract.
 EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
@@ -235,4 +258,5 @@ EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
     "placer": PlacerEvent.__args__,
     "telemetry": TelemetryEvent.__args__,
     "access": AccessEvent.__args__,
+    "storage": StorageEvent.__args__,
 }

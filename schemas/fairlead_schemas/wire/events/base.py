@@ -65,6 +65,12 @@ FIELDS: dict[str, str] = {
     "source": "Origin of the statement; each source takes back its own only.",
     "token": "Opaque id of the token, never its text.",
     "session": "Opaque id of the sign-in, never its cookie.",
+    "volume": "Name of the volume.",
+    "dataset": 'Name and version of the dataset: "imagenet@2012.1".',
+    "storage_class": "Name of the class of storage.",
+    "quota_bytes": "Most bytes that it may hold.",
+    "size_bytes": "Bytes of all its files.",
+    "files": "Number of its files.",
     "expires_ns": "Unix time at which it ends by itself.",
     "action": "What the policy does once the notice is over.",
     "evidence": "What decided: one entry for each signal that was asked about.",
@@ -119,15 +125,31 @@ class AccessClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
     lag_ns: int = 0
 
 
-type ClockStepped = QueueClockStepped | PlacerClockStepped | TelemetryClockStepped | AccessClockStepped
+class StorageClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The wall clock of the storage service's machine was set. Log time continues as before and slowly approaches the new
+    clock.
+    """
+
+    step_ns: int
+    lag_ns: int = 0
+
+
+type ClockStepped = (
+    QueueClockStepped | PlacerClockStepped | TelemetryClockStepped | AccessClockStepped | StorageClockStepped
+)
 
 #: Which of them a writer emits.
 CLOCK_STEPPED: dict[
     str,
-    type[QueueClockStepped] | type[PlacerClockStepped] | type[TelemetryClockStepped] | type[AccessClockStepped],
+    type[QueueClockStepped]
+    | type[PlacerClockStepped]
+    | type[TelemetryClockStepped]
+    | type[AccessClockStepped]
+    | type[StorageClockStepped],
 ] = {
     "queue": QueueClockStepped,
     "placer": PlacerClockStepped,
     "telemetry": TelemetryClockStepped,
     "access": AccessClockStepped,
+    "storage": StorageClockStepped,
 }

@@ -12,7 +12,7 @@ import msgspec
 from fairlead_gateway.access.caller import CLUSTER, OPEN_CALLER, Caller
 from fairlead_gateway.access.callers import BLIND_S, CALLER, Callers, unauthenticated
 from fairlead_gateway.access.route_rights import Right
-from fairlead_gateway.access.targets import document_target, job_target, node_target, queue_target
+from fairlead_gateway.access.targets import document_target, job_target, node_target, queue_target, volume_target
 from fairlead_gateway.errors import HttpError, not_found
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.dominant_reason import row_or_array
@@ -22,7 +22,13 @@ from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, TARGET_CHARS_MAX, AccessEntry, AccessKind
 
 #: {kind of target: the verb by which a caller sees that it exists}
-_SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
+_SEES: dict[str, Verb] = {
+    "job": "job:read",
+    "queue": "queue:read",
+    "node": "node:read",
+    "pool": "node:read",
+    "volume": "volume:read",
+}
 
 
 class RouteGuard:
@@ -157,6 +163,13 @@ class RouteGuard:
             case "pool":
                 hidden = not_found("pool", name[:80], hint="GET /v1/pools lists them")
                 caller.require(verb, Target(pool=name), hidden=hidden, sees=sees)
+            case "volume":
+                what, hint = ("dataset", "GET /v1/datasets") if "@" in name else ("volume", "GET /v1/volumes")
+                hidden = not_found(what, name[:80], hint=f"{hint} lists them")
+                target = volume_target(self._views, name.partition("@")[0])
+                if target is None:
+                    raise hidden
+                caller.require(verb, target, hidden=hidden, sees=sees)
             case _:
                 hidden = not_found("queue", name[:80], hint="GET /v1/queues lists them; PUT creates one")
                 caller.require(verb, queue_target(self._views, name), hidden=hidden, sees=sees)

@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from fairlead_schemas.policies.rights import Verb
 
-type RightKind = Literal["public", "signed-in", "cluster", "either", "job", "queue", "node", "pool", "listed", "body"]
+type RightKind = Literal[
+    "public", "signed-in", "cluster", "either", "job", "queue", "node", "pool", "volume", "listed", "body"
+]
 
 
 class Right(NamedTuple):
@@ -74,6 +76,11 @@ def on_node(verb: Verb, parameter: str = "node") -> Right:
 def on_pool(verb: Verb, parameter: str = "pool") -> Right:
     """Return the right to use a verb on the pool that the path names."""
     return Right("pool", (verb,), parameter)
+
+
+def on_volume(verb: Verb, parameter: str = "volume") -> Right:
+    """Return the right to use a verb on the volume that the path names, or on the dataset of which it names a version."""
+    return Right("volume", (verb,), parameter)
 
 
 def listed(verb: Verb) -> Right:

@@ -1,4 +1,4 @@
-"""Targets of rights: jobs, queues, pools and nodes as the views have them now; and which of many rows a caller may see. Reads only.
+"""Targets of rights: jobs, queues, pools, nodes and volumes as the views have them now; and which of many rows a caller may see. Reads only.
 
 A queue that does not exist has the target of its path, so that an answer about it says as much as one about a queue that the
 caller may not see.
@@ -11,6 +11,7 @@ from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.views.cluster_map import pool_of as pool_of_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.views.storage import owned_target
 from fairlead_rights.access_list import Target
 from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
@@ -59,6 +60,21 @@ def document_target(views: Views, document: Mapping[str, Any]) -> Target:
 def node_target(row: NodeRow) -> Target:
     """Return the target of a node: its pool."""
     return Target(pool=pool_of_node(row))
+
+
+def volume_target(views: Views, name: str) -> Target | None:
+    """Return the target of a volume, or of all versions of a dataset; None where there is none of the name."""
+    target = views.storage.target(name)
+    return None if target is None else _in_pool(views, target)
+
+
+def owner_target(views: Views, owner: str) -> Target:
+    """Return the target of what is to belong to an owner such as "queue:research"; the cluster for text that names none."""
+    return _in_pool(views, owned_target(owner))
+
+
+def _in_pool(views: Views, target: Target) -> Target:
+    return target._replace(pool=pool_of_queue(views, target.queue)) if target.queue else target
 
 
 class Sight:

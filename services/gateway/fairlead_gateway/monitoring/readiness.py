@@ -14,14 +14,15 @@ STALLED_S = 30.0
 #: Writers of the log without which no job is accepted or run.
 WRITERS = ("queue", "placer")
 #: Services without which the rest works.
-OTHERS = ("access", "telemetry", "explainer")
+OTHERS = ("access", "storage", "telemetry", "explainer")
 #: Services that stamp commits. A clock that is this far from log time is worth a word.
-CLOCKED = ("queue", "placer", "access", "telemetry")
+CLOCKED = ("queue", "placer", "access", "storage", "telemetry")
 CLOCK_LAG_MS = 5_000
 _SILENT: dict[str, ConditionCode] = {
     "queue": "queue_silent",
     "placer": "placer_silent",
     "access": "access_silent",
+    "storage": "storage_silent",
     "telemetry": "telemetry_silent",
     "explainer": "explainer_silent",
 }

@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import CLUSTER, Caller, target_words
 from fairlead_gateway.access.callers import caller_of
-from fairlead_gateway.access.targets import job_target, queue_target
+from fairlead_gateway.access.targets import job_target, queue_target, volume_target
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_request
 from fairlead_gateway.routes import grammar
@@ -174,9 +174,13 @@ async def _subject_name(accounts: Accounts, subject: str) -> str:
 
 
 def _may_know(caller: Caller, scope: Scope, target: Target) -> bool:
-    """Return True unless a scope names a job or queue that the caller may not see, which is answered like one that is not there."""
+    """Return True unless a scope names a job, queue or volume that the caller may not see, which is answered like one that is not
+    there.
+    """
     if scope.kind == "job":
         return caller.may("job:read", target)
+    if scope.kind == "volume":
+        return caller.may("volume:read", target)
     return scope.kind != "queue" or caller.may("queue:read", target)
 
 
@@ -213,7 +217,7 @@ def scope_target(views: Views, scope: Scope) -> Target | None:
             queue = views.queues.rows.get(scope.name)
             return queue_target(views, scope.name) if queue is not None and queue.exists else None
         case "volume":
-            return Target(volume=scope.name)
+            return volume_target(views, scope.name)
         case _:
             return Target(
                 pool=scope.name if scope.kind == "pool" else "", project=scope.name if scope.kind == "project" else ""
@@ -221,13 +225,14 @@ def scope_target(views: Views, scope: Scope) -> Target | None:
 
 
 def _entry(grant: Grant, target: Target) -> cmd.RoleEntry:
-    of_job = {"queue": target.queue, "project": target.project, "owner": target.owner} if target.job else {}
+    is_narrow = bool(target.job or target.volume)
+    place = {"queue": target.queue, "project": target.project, "owner": target.owner} if is_narrow else {}
     return cmd.RoleEntry(
         subject=grant.subject,
         role=grant.role,
         scope=str(grant.scope),
-        **of_job,
-        pool=target.pool if grant.scope.kind in ("job", "queue") else "",
+        **place,
+        pool=target.pool if grant.scope.kind in ("job", "queue", "volume") else "",
     )
 
 

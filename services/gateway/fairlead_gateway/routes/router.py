@@ -23,6 +23,7 @@ from fairlead_gateway.access.route_rights import (
     on_node,
     on_pool,
     on_queue,
+    on_volume,
 )
 from fairlead_gateway.errors import HttpResponse
 from fairlead_gateway.http_messages import (
@@ -54,6 +55,7 @@ __all__ = [
     "on_node",
     "on_pool",
     "on_queue",
+    "on_volume",
     "one_or_list",
 ]
 

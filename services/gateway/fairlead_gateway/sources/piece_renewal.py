@@ -1,4 +1,4 @@
-"""Renewal of the directories of jobs that have not ended: their pieces are sent again before the bus removes them.
+"""Renewal of the directories of jobs that have not ended, and of datasets: their pieces are sent again before the bus removes them.
 
 The bus removes a piece some weeks after it was last sent, whoever needs it. Every gateway looks; a directory that one has renewed is
 renewed for all. So a directory goes some weeks after its last job has ended, and nobody has to delete it (ADR 0024).
@@ -30,8 +30,9 @@ _synced = msgspec.json.Decoder(_Synced)
 
 
 def directories_of(views: Views) -> list[bytes]:
-    """Return the digests of all directories of jobs that have not ended, each once."""
-    found: dict[bytes, None] = {}
+    """Return the digests of all directories of jobs that have not ended, and of datasets that are not retired, each once."""
+    kept = (row.digest for row in views.storage.datasets.values() if not row.retired)
+    found: dict[bytes, None] = {digest: None for each in kept if (digest := parse_tree_name(each)) is not None}
     for row in views.jobs.rows.values():
         if row.state not in END_STATES and b'"sync"' in bytes(row.spec):
             digest = parse_tree_name(_synced.decode(row.spec).sync)

@@ -29,6 +29,7 @@ from fairlead_gateway.views.rows import (
     RolloutRow,
     WindowRow,
 )
+from fairlead_gateway.views.storage import StorageRows, StorageView
 from fairlead_gateway.views.waiting import WaitingView
 from fairlead_rights.effects import EFFECTS
 from fairlead_rights.rows import AccessRows, rows_of, state_of
@@ -62,6 +63,7 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     idle_policies: list[IdlePolicies]
     savings: list[DryRunSavings]
     access: AccessRows
+    storage: StorageRows
     outcomes_old: dict[str, OutcomeRow]
     outcomes_young: dict[str, OutcomeRow]
 
@@ -85,6 +87,7 @@ class Views:
         self.plans = PlansView()
         self.idle = IdleView(self.jobs)
         self.prices = PricesView()
+        self.storage = StorageView()
         self.outcomes = OutcomesView()
         #: Grants, tokens and sign-ins in force.
         self.access = AccessState()
@@ -95,7 +98,18 @@ class Views:
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
         runs = RunsView(self.jobs, lambda: self.at_ns)
-        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans, self.idle, self.prices):
+        views = (
+            self.queues,
+            self.jobs,
+            runs,
+            self.waiting,
+            self.nodes,
+            self.plans,
+            self.idle,
+            self.prices,
+            self.storage,
+        )
+        for view in views:
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
         for kind, effect in EFFECTS.items():
@@ -151,6 +165,7 @@ class Views:
                 idle_policies=list(self.idle.policies.values()),
                 savings=list(self.idle.savings.values()),
                 access=rows_of(self.access),
+                storage=self.storage.rows(),
                 outcomes_old=old,
                 outcomes_young=young,
             )
@@ -182,5 +197,6 @@ class Views:
         views.plans.tripped.update((row.kind, row) for row in saved.tripped)
         views.idle.restore(saved.idle_policies, saved.savings)
         views.access = state_of(saved.access)
+        views.storage.fill(saved.storage)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views

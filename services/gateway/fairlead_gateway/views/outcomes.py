@@ -12,7 +12,13 @@ GENERATION = 20_000
 #: First letter of command ids that are made from an idempotency key (others are hexadecimal): "k<key>-<digest>".
 KEYED = "k"
 
-_REFUSED = (ev.CommandRejected, ev.NodeCommandRejected, ev.TelemetryCommandRejected, ev.AccessCommandRejected)
+_REFUSED = (
+    ev.CommandRejected,
+    ev.NodeCommandRejected,
+    ev.TelemetryCommandRejected,
+    ev.AccessCommandRejected,
+    ev.StorageCommandRejected,
+)
 
 
 def key_in(command: str) -> str:

@@ -1,0 +1,101 @@
+# Made by docs/synchronous.py of asynchronous/storage.py; `make docs` writes it again.
+"""Requests about storage: classes, volumes and datasets."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from fairlead.client.answers import decode, query_of
+from fairlead.client.synchronous.record import RecordRequests
+from fairlead_schemas.http.api import Page
+
+if TYPE_CHECKING:
+    from fairlead_schemas.http.storage import DatasetInfo, StorageChanged, StorageClassInfo, VolumeInfo
+
+
+class StorageRequests(RecordRequests):
+    """Requests about storage. Sizes are bytes, or text such as "10Gi"."""
+
+    def storage_classes(self) -> "Page[StorageClassInfo]":
+        """Return the classes in which volumes can be made."""
+        from fairlead_schemas.http.storage import StorageClassInfo
+
+        return self._pages("/v1/storage-classes", {}, StorageClassInfo, 0)
+
+    def set_storage_class(
+        self, name: str, backend: str, *, volume_max: str | int = 0, user_max: str | int = 0
+    ) -> "StorageClassInfo":
+        """Set a class and its bounds: of one volume (0: none), and of all volumes of one user (0: users have none). Raises Denied."""
+        from fairlead_schemas.http.storage import StorageClassInfo
+
+        body = {"backend": backend, "volumeMax": volume_max, "userMax": user_max}
+        return decode((self._send("PUT", _path("storage-classes", name), json=body)).content, StorageClassInfo)
+
+    def remove_storage_class(self, name: str) -> "StorageChanged":
+        """Remove a class that has no volumes. Raises Conflict."""
+        from fairlead_schemas.http.storage import StorageChanged
+
+        return decode((self._send("DELETE", _path("storage-classes", name))).content, StorageChanged)
+
+    def volumes(self) -> "Page[VolumeInfo]":
+        """Return the volumes that one may read."""
+        from fairlead_schemas.http.storage import VolumeInfo
+
+        return self._pages("/v1/volumes", {}, VolumeInfo, 0)
+
+    def volume(self, name: str) -> "VolumeInfo":
+        """Return one volume. Raises NotFound."""
+        from fairlead_schemas.http.storage import VolumeInfo
+
+        return decode((self._get(_path("volumes", name))).content, VolumeInfo)
+
+    def create_volume(self, name: str, quota: str | int, *, owner: str = "", storage_class: str = "") -> "VolumeInfo":
+        """Make a volume of one's own, or of an owner such as "queue:research". Raises Denied, Conflict."""
+        from fairlead_schemas.http.storage import VolumeInfo
+
+        body = {"name": name, "quota": quota, **query_of({"owner": owner, "class": storage_class})}
+        return decode((self._post("/v1/volumes", body)).content, VolumeInfo)
+
+    def resize_volume(self, name: str, quota: str | int) -> "VolumeInfo":
+        """Give a volume another quota. Raises Denied, Conflict."""
+        from fairlead_schemas.http.storage import VolumeInfo
+
+        return decode((self._send("PATCH", _path("volumes", name), json={"quota": quota})).content, VolumeInfo)
+
+    def delete_volume(self, name: str) -> "StorageChanged":
+        """Delete a volume with all that is in it. Raises Denied."""
+        from fairlead_schemas.http.storage import StorageChanged
+
+        return decode((self._send("DELETE", _path("volumes", name))).content, StorageChanged)
+
+    def datasets(self) -> "Page[DatasetInfo]":
+        """Return the versions of datasets that one may read."""
+        from fairlead_schemas.http.storage import DatasetInfo
+
+        return self._pages("/v1/datasets", {}, DatasetInfo, 0)
+
+    def dataset(self, dataset: str) -> "DatasetInfo":
+        """Return a version such as "imagenet@2012". Raises NotFound."""
+        from fairlead_schemas.http.storage import DatasetInfo
+
+        return decode((self._get(_path("datasets", dataset))).content, DatasetInfo)
+
+    def add_dataset(self, dataset: str, digest: str, *, owner: str = "") -> "DatasetInfo":
+        """Record a directory that was sent piece by piece as a version of a dataset. Raises Denied, Conflict."""
+        from fairlead_schemas.http.storage import DatasetInfo
+
+        body = {"dataset": dataset, "digest": digest, **query_of({"owner": owner})}
+        return decode((self._post("/v1/datasets", body)).content, DatasetInfo)
+
+    def retire_dataset(self, dataset: str) -> "DatasetInfo":
+        """Let no job name a version any more. Raises Denied."""
+        from fairlead_schemas.http.storage import DatasetInfo
+
+        return decode((self._post(f"{_path('datasets', dataset)}:retire", {})).content, DatasetInfo)
+
+    def dataset_piece(self, dataset: str, digest: str) -> bytes:
+        """Return a piece of a version by its SHA-256 in hex digits. Raises NotFound."""
+        return (self._get(f"{_path('datasets', dataset)}/pieces/{digest}")).content
+
+
+def _path(kind: str, name: str) -> str:
+    return f"/v1/{kind}/{quote(name, safe='@')}"

@@ -1,0 +1,1 @@
+"""Effects of events on the storage core's state."""

@@ -1,0 +1,1 @@
+"""Decisions of the storage core: answers to commands (commands.py). Start at decision.py."""
