@@ -100,8 +100,7 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
     return {
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
-        "user": "nemo", "group": "none", "notification": "none", "digest": 64 * "0", "asset": "none",
-        "user": "nemo", "group": "none", "notification": "none", "digest": PIECE.hex(),
+        "user": "nemo", "group": "none", "notification": "none", "digest": PIECE.hex(), "asset": "none",
         "volume": "data", "dataset": "set@1",
     }  # fmt: skip
 
