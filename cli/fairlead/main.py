@@ -77,6 +77,15 @@ def root(
             show_default=False,
         ),
     ] = "",
+    log: Annotated[
+        str,
+        typer.Option(
+            "--log",
+            metavar="DIR",
+            help="Before a verb that reads: answer from a kept log (of `audit export`, an archive, or `whatif --keep`) instead of a gateway.  [env: FAIRLEAD_LOG_DIR]",
+            show_default=False,
+        ),
+    ] = "",
     version: Annotated[  # read by its callback
         bool,
         typer.Option(
@@ -98,17 +107,22 @@ def root(
     ):
         if value:
             os.environ[name] = value
-    if at:  # of this command only, also where one process runs several
-        before = os.environ.get("FAIRLEAD_AT", "")
-        os.environ["FAIRLEAD_AT"] = at
-        ctx.call_on_close(lambda: os.environ.__setitem__("FAIRLEAD_AT", before))
+    for name, value in (("FAIRLEAD_AT", at), ("FAIRLEAD_LOG_DIR", log)):
+        if value:  # of this command only, also where one process runs several
+            _set_for(ctx, name, value)
+
+
+def _set_for(ctx: typer.Context, name: str, value: str) -> None:
+    """Set a variable of the environment until a command has ended."""
+    before = os.environ.get(name, "")
+    os.environ[name] = value
+    ctx.call_on_close(lambda: os.environ.__setitem__(name, before))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns its exit code (errors.py lists them)."""
     if arguments is None:
-        # At the end of a process, Python looks through all objects for cycles, which takes longer than a request.
-        atexit.register(gc.freeze)
+        atexit.register(_freeze)
     words = sys.argv[1:] if arguments is None else arguments
     try:
         app(args=words, prog_name="fairlead")
@@ -123,6 +137,12 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0
+
+
+def _freeze() -> None:
+    """Spare the look through all objects for cycles that Python takes at its end: it takes longer than a request. DuckDB needs it."""
+    if "_duckdb" not in sys.modules:
+        gc.freeze()
 
 
 def _fail(error: FairleadError, words: list[str]) -> int:

@@ -9,7 +9,8 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +23,9 @@ from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.moments import local_moment
 from fairlead_schemas.units.timestamps import parse_moment, parse_rfc3339, rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES, STATES
+
+if TYPE_CHECKING:
+    import httpx
 
 #: One command names at most this many jobs; `all` may stand for more.
 RANGE_MAX = 10_000
@@ -123,7 +127,25 @@ def connect() -> Client:
     (or use `with`). Raises as `fairlead.client.settings.settings_of`, and InputRefused for a moment that cannot be.
     """
     clock.stand_at(0)
-    return MomentClient(at=moment_of(os.environ.get("FAIRLEAD_AT", "")))
+    at = moment_of(os.environ.get("FAIRLEAD_AT", ""))
+    if kept := os.environ.get("FAIRLEAD_LOG_DIR", ""):
+        return MomentClient("http://localhost", at=at, transport=_kept_log(Path(kept)))
+    return MomentClient(at=at)
+
+
+def _kept_log(directory: Path) -> "httpx.BaseTransport":
+    """Return what answers requests about a kept log. Raises NotFound, and FairleadError for one that is damaged."""
+    from fairlead.commands.audit_options import translated
+    from fairlead_replay.past.standing import StandingTransport
+    from fairlead_replay.whatif.sources import is_directory_log, stored_in
+
+    if not is_directory_log(directory):
+        raise NotFound(
+            f"there is no kept log in {directory}",
+            hint="--log names a directory of `fairlead audit export`, an archive, or one of `fairlead whatif --keep`",
+        )
+    with translated():
+        return StandingTransport(stored_in(directory))
 
 
 def moment_of(text: str) -> str:

@@ -187,9 +187,10 @@ def _change(file: Path) -> tuple[dict[str, Any], Any]:
         raise InputRefused(f"{file}: expected one document, found {len(documents)}")
     try:
         values = documents[0] if documents else None
-        return values, read_overlay(values)
+        overlay = read_overlay(values)
     except InvalidOverlay as error:
         raise InputRefused(f"{file}: {error}") from error
+    return dict(values or {}), overlay
 
 
 def _study(
