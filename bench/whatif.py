@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from bench import whatif_planted
 from fairlead_bus.port import Stored
 from fairlead_replay.sim import loop, seeds
 from fairlead_replay.sim.world import COMMANDS, Parts, World
@@ -126,7 +127,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench whatif", description=__doc__)
     parser.add_argument("--seeds", default="1..100", help="seeds of the simulator, N or A..B, both included")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS), help="kinds of worlds")
+    parser.add_argument("--planted", action="store_true", help="study twelve planted changes instead")
+    parser.add_argument("--pairs", type=int, default=whatif_planted.SEEDS, help="pairs of plays of each planted change")
     options = parser.parse_args(arguments)
+    if options.planted:
+        return whatif_planted.report(options.pairs)
     first, _, last = options.seeds.partition("..")
     numbers = range(int(first), int(last or first) + 1)
     seeds.quiet()
