@@ -39,7 +39,7 @@ PLANTED = (
     ),
     PlantedChange("teaching may not borrow", {"queues": {"teaching": {"maximum": _gpus(8)}}}, "teaching"),
     PlantedChange(
-        "a user of research gets 4 GPUs", {"queues": {"research": {"users": {"default": _gpus(4)}}}}, "research"
+        "a user of teaching gets 4 GPUs", {"queues": {"teaching": {"users": {"default": _gpus(4)}}}}, "teaching"
     ),
     PlantedChange(
         "a user of research gets 2 GPUs", {"queues": {"research": {"users": {"default": _gpus(2)}}}}, "research"

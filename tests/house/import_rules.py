@@ -108,6 +108,17 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_gateway.access", "fairlead_gateway.server", "fairlead_gateway.service", "fairlead_gateway.sources"),
         "documents of the past are made by the gateway's own routes, so that they cannot differ from its answers",
     ),
+    "fairlead_replay.past.kept_log": (
+        (
+            "fairlead_gateway.access",
+            "fairlead_gateway.server",
+            "fairlead_gateway.service",
+            "fairlead_gateway.sources",
+            "fairlead_telemetry.service",
+            "fairlead_telemetry.warehouse",
+        ),
+        "a kept log is answered by the services' own code",
+    ),
     "fairlead.commands.agent": (
         ("fairlead_agent.setup",),
         "`agent install` makes this very machine a node",

@@ -136,7 +136,7 @@ def connect() -> Client:
 def _kept_log(directory: Path) -> "httpx.BaseTransport":
     """Return what answers requests about a kept log. Raises NotFound, and FairleadError for one that is damaged."""
     from fairlead.commands.audit_options import translated
-    from fairlead_replay.past.standing import StandingTransport
+    from fairlead_replay.past.kept_log import StandingTransport
     from fairlead_replay.whatif.sources import is_directory_log, stored_in
 
     if not is_directory_log(directory):

@@ -38,7 +38,8 @@ def ask(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> A
     def ask(*words: str) -> tuple[int, str, str]:
         capfd.readouterr()
         code = main(list(words))
-        return (code, *capfd.readouterr())
+        out, err = capfd.readouterr()
+        return code, out, err
 
     return ask
 
@@ -88,7 +89,7 @@ async def test_it_answers_as_a_gateway_that_stands_there(kept: Path) -> None:
     """Every route, byte for byte."""
     import httpx
 
-    from fairlead_replay.past.standing import StandingCluster
+    from fairlead_replay.past.kept_log import StandingCluster
     from fairlead_replay.whatif.sources import stored_in
 
     messages = list(stored_in(kept / "variant"))
