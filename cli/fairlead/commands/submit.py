@@ -18,12 +18,13 @@ from fairlead.client import Client
 from fairlead.commands import submit_options as option
 from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.commands.submission import send
-from fairlead.errors import InputRefused, Unreachable
+from fairlead.errors import InputRefused, NotFound, Unreachable
 from fairlead.jobfile import gpu_models, reader
 from fairlead.jobfile.reader import require_kept, source
 from fairlead.jobfile.submit_flags import SubmitOptions, depends_on, jobfile_words, moment, override
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
+from fairlead_schemas.policies.storage import StorageWordError, parse_dataset
 
 
 def products(client: Client) -> list[str]:
@@ -161,8 +162,8 @@ def _base(file: Path | None, words: list[str], *, here: bool) -> Path:
 
 
 def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | None) -> list[dict[str, Any]]:
-    """Send the directories that jobs name by `sync`, each once, and name them as the cluster does; without a client nothing is sent.
-    Raises InputRefused.
+    """Send the directories that jobs name by `sync`, each once, and name them as the cluster does; without a client nothing is sent. The
+    name of a dataset's version ("flowers@1") stands for its directory, where there is none of this name here. Raises InputRefused.
     """
     wanted = dict.fromkeys(sync for job in jobs if isinstance(sync := job.get("sync"), str) and sync)
     if not wanted:
@@ -179,10 +180,38 @@ def with_directories(jobs: list[dict[str, Any]], base: Path, client: Client | No
         if is_name(sync):
             names[sync] = sync
             continue
+        if is_dataset(sync) and not (base / sync).exists():
+            names[sync] = unsent if client is None else _digest_of(client, sync)
+            continue
         sent = send_directory(base / Path(sync).expanduser(), client, terminal.note)
         terminal.note(sent.words())
         names[sync] = sent.name
     return [override(job, {"sync": names[job["sync"]]}) if job.get("sync") in names else job for job in jobs]
+
+
+def is_dataset(text: str) -> bool:
+    """Return True for the name of a dataset's version."""
+    try:
+        parse_dataset(text)
+    except StorageWordError:
+        return False
+    return True
+
+
+def _digest_of(client: Client, dataset: str) -> str:
+    """Return the name of a dataset's directory, as job files have it. Raises InputRefused for one that is not there or not readable, and for
+    a retired one.
+    """
+    try:
+        found = client.dataset(dataset)
+    except NotFound:
+        raise InputRefused(
+            f'sync: expected a directory or a dataset that you may read, found "{dataset}"',
+            hint="fairlead datasets list",
+        ) from None
+    if found.retired:
+        raise InputRefused(f"sync: dataset {dataset} is retired", hint="fairlead datasets list shows other versions")
+    return found.digest
 
 
 #: Words of a job file that were for the time of its submit.
