@@ -23,7 +23,6 @@ HOLDS = (
     ("nats", 12),
     ("gateway", 10),
     ("access", 12),
-    ("storage", 12),
     ("telemetry", 15),
     ("spawner", 15),
     ("agent", 20),

@@ -24,7 +24,7 @@ PARTS = (
     "rights",
     "replay",
     "cli",
-    *(f"services/{name}" for name in ("queue", "placer", "agent", "gateway", "telemetry", "access")),
+    *(f"services/{name}" for name in ("queue", "placer", "agent", "gateway", "telemetry", "access", "storage")),
 )
 WORK_S = 6.0
 ENDED_S = 120.0
