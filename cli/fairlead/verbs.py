@@ -247,6 +247,7 @@ GROUPS: tuple[Verb, ...] = (
     ),
     Verb("Access", "tokens", "people:tokens", "List, make or revoke tokens."),
     Verb("The record", "audit", "audit:app", "Check or export the log."),
+    Verb("The record", "policy", "policy:app", "Test a policy against recorded loads."),
     Verb(
         "The record",
         "notify",

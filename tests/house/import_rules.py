@@ -92,6 +92,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "recount",
         "virtual.figures",
         "virtual.load",
+        "whatif.anonymous",
         "whatif.commands",
         "whatif.nodes",
         "whatif.survival",

@@ -19,6 +19,7 @@ from fairlead.commands import access, usage
 from fairlead.commands import archive as archiving
 from fairlead.commands.archive import verify_with
 from fairlead.commands.audit_options import Data, Nats, app, bus_url, is_export, translated
+from fairlead.commands.load_files import export_load, refuse_without_load
 from fairlead.commands.options import Output, time_of
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
@@ -121,26 +122,61 @@ def rights_lines(rights: "CommandCount") -> str:
 
 @app.command()
 def export(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="Where to write; is made.", show_default=False)
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIRECTORY|FILE", help="Where to write: a directory, or with --load a new file.", show_default=False
+        ),
     ],
+    load: Annotated[
+        bool,
+        typer.Option(
+            "--load", help="Write a load file, for `policy test` and `whatif`; its name ends in .load.jsonl.gz."
+        ),
+    ] = False,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="With --load: replace all names, and leave out free text and job files.")
+    ] = False,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--names", help="With --anonymous: write which name became which, for yourself (CSV).", show_default=False
+        ),
+    ] = None,
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="TIME", help="With --load: begin.  [default: the log's start]", show_default=False
+        ),
+    ] = "",
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="TIME", help="With --load: end.  [default: the log's end]", show_default=False),
+    ] = "",
     data: Data = None,
     nats: Nats = "",
     output: Output = Format.table,
 ) -> None:
-    """Write the log to files that anybody can keep and check without a server.
+    """Write the log to files that anybody can keep and check without a server; or (--load) what was asked of the
+    cluster, in one file that can be played again.
 
     fairlead audit export ./export
+
+    fairlead audit export --load --anonymous day.load.jsonl.gz --from yesterday --to 2h
     """
     from fairlead_replay.audit import export_url
 
     folder = (data or state.default_data()).absolute()
+    if load:
+        export_load(target, folder, nats, from_, to, anonymous=anonymous, names=names, output=output)
+        return
+    refuse_without_load({"--anonymous": anonymous, "--names": names, "--from": from_, "--to": to})
     with bus_url(folder, nats) as url, translated(), progress("audit export", "commits", output) as seen:
-        manifest = export_url(url, directory, seen)
+        manifest = export_url(url, target, seen)
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(manifest, output))
     else:
-        terminal.write(f"{directory}: {counted(manifest.commits, 'commit')} up to sequence {manifest.last}\n")
+        terminal.write(f"{target}: {counted(manifest.commits, 'commit')} up to sequence {manifest.last}\n")
 
 
 def replay(

@@ -101,7 +101,7 @@ class Effects(NamedTuple):
 
 def effects_of(recording: LogRecording, pairs: Sequence[tuple[Outcome, Outcome]]) -> Effects:
     """Compare (control, variant) pairs of plays of a recording."""
-    jobs = _counted(recording)
+    jobs = counted_jobs(recording)
     measured = [
         (_measures(recording, jobs, control), _measures(recording, jobs, variant)) for control, variant in pairs
     ]
@@ -115,7 +115,7 @@ def effects_of(recording: LogRecording, pairs: Sequence[tuple[Outcome, Outcome]]
     return Effects(tuple(found), tuple(winners[:MOVED_JOBS_MAX]), tuple(losers[:MOVED_JOBS_MAX]))
 
 
-def _counted(recording: LogRecording) -> list[RealJob]:
+def counted_jobs(recording: LogRecording) -> list[RealJob]:
     """Return the jobs that came, or had not started, in the window."""
     begin_ns, end_ns = recording.start.at_ns, recording.end_ns
     return [
@@ -143,7 +143,7 @@ def groups_of(job: RealJob) -> tuple[JobGroup, ...]:
     )
 
 
-class _Life(NamedTuple):
+class PlayedLife(NamedTuple):
     """Job in one play: when it was submitted, started, ended (0: not), and what it held."""
 
     job: RealJob
@@ -158,23 +158,23 @@ type Measured = dict[str, float]
 
 
 def _measures(recording: LogRecording, jobs: Iterable[RealJob], outcome: Outcome) -> dict[JobGroup, Measured]:
-    by_group: dict[JobGroup, list[_Life]] = {}
+    by_group: dict[JobGroup, list[PlayedLife]] = {}
     for job in jobs:
-        life = _life(recording, job, outcome.job(job.id))
+        life = life_of(recording, job, outcome.job(job.id))
         for group in groups_of(job):
             by_group.setdefault(group, []).append(life)
     return {group: _of(lives, outcome.end_ns) for group, lives in by_group.items()}
 
 
-def _life(recording: LogRecording, real: RealJob, played: RealJob | None) -> _Life:
+def life_of(recording: LogRecording, real: RealJob, played: RealJob | None) -> PlayedLife:
     if played is None:
-        return _Life(real, real.submitted_ns, 0, 0, 0, 0)
+        return PlayedLife(real, real.submitted_ns, 0, 0, 0, 0)
     preemptions = sum(each.end is not None and each.end.preempted for each in played.attempts)
     held = held_ns(played, recording.start.at_ns, recording.end_ns)
-    return _Life(real, played.submitted_ns, played.first_start_ns, played.ended_ns, held, preemptions)
+    return PlayedLife(real, played.submitted_ns, played.first_start_ns, played.ended_ns, held, preemptions)
 
 
-def _of(lives: Sequence[_Life], end_ns: int) -> Measured:
+def _of(lives: Sequence[PlayedLife], end_ns: int) -> Measured:
     """Waits that are not over count for as long as they have lasted: leaving them out would favour a policy that starts few jobs."""
     waits = [((each.started_ns or end_ns) - each.submitted_ns) / SECOND_NS for each in lives]
     ended = [each for each in lives if each.ended_ns and each.started_ns]

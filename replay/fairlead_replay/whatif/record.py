@@ -7,7 +7,7 @@ and an imagined log has one.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fairlead_access.core import AccessCore
@@ -182,10 +182,10 @@ class AbsenceWatch:
 
 
 class LogRecorder:
-    """Reader of a log: state up to the window's start, then what was given."""
+    """Reader of a log: state up to the window's start, then what was given. `disguise` replaces the names of each commit."""
 
-    def __init__(self, window: LogWindow) -> None:
-        self._window = window
+    def __init__(self, window: LogWindow, disguise: Callable[[Commit], Commit] | None = None) -> None:
+        self._window, self._disguise = window, disguise
         self._chain, self._cluster, self._reader = Chain(), FoldedCluster(), CommandReader()
         self._real = RealCluster()
         self._start: Start | None = None if window.from_ns else Start(0, 0, {}, {})
@@ -213,6 +213,8 @@ class LogRecorder:
         if self._start is None and self._now_ns > window.from_ns:
             self._begin()
         self._chain.extend(stored, commit)
+        if self._disguise is not None:
+            commit = self._disguise(commit)
         self._take(stored.sequence, commit)
         if "CMD" in commit.cursors:
             self._positions[commit.writer] = commit.cursors["CMD"]

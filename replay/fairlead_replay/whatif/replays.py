@@ -41,6 +41,8 @@ class Outcome(NamedTuple):
     events: Counter[str]
     #: GPUs at its end, those that take work or not.
     gpus: int
+    #: {queue at the top: its weight}, at its end.
+    weights: dict[str, int]
 
     def job(self, real: str) -> RealJob | None:
         """The job of the play that the record has under this id."""
@@ -90,4 +92,7 @@ def play_recording(
     player.play_to(recording.end_ns)
     state = placer.state
     gpus = sum(len(node.inventory.gpus) for node in state.nodes.values())
-    return Outcome(books, stimuli.ids, recording.end_ns, stimuli.left_out, log.cluster.sequence, log.counts, gpus)
+    weights = {path: each.settings.weight for path, each in queue.state.queues.items() if "/" not in path}
+    return Outcome(
+        books, stimuli.ids, recording.end_ns, stimuli.left_out, log.cluster.sequence, log.counts, gpus, weights
+    )

@@ -246,7 +246,7 @@ class ErrorCollector:
         """Return {field: value} for the fields that the struct has and whose values have the right type. Nested maps are
         not checked. Missing mandatory fields are noted.
         """
-        known = {field.name: field for field in msgspec.structs.fields(kind)}
+        known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         found: dict[str, Any] = {}
         for key, one, path in self.entries(value, at):
             if key not in known:

@@ -35,12 +35,12 @@ def sequencer_named(name: str, tree: QueueTree, settings: PoolSettings) -> Seque
     make = OURS.get(name)
     if make is not None:
         return make(tree, past, settings)
-    return CustomSequencer(tree, _order(name)(), past)
+    return CustomSequencer(tree, _found(name)(), past)
 
 
 def known_sequencers() -> list[str]:
     """Every name that `sequencer_named` takes."""
-    return sorted(OURS.keys() | _installed().keys())
+    return sorted(OURS.keys() | _installed().keys() | _offered.keys())
 
 
 def sequencer_problem(name: str) -> str:
@@ -48,10 +48,21 @@ def sequencer_problem(name: str) -> str:
     if name in OURS:
         return ""
     try:
-        _order(name)
+        _found(name)
     except ValueError as error:
         return str(error)
     return ""
+
+
+#: Orders that this process offers by name, for plays of a log with an order that is in no package.
+_offered: dict[str, type[QueueOrder]] = {}
+
+
+def offer(name: str, order: type[QueueOrder]) -> None:
+    """Let a name mean an order in this process. Raises ValueError for a name that is taken."""
+    if name in OURS or name in _installed():
+        raise ValueError(f'expected a name that is free, found "{name}"')
+    _offered[name] = order
 
 
 @cache
@@ -62,6 +73,10 @@ def _installed() -> Mapping[str, list[EntryPoint]]:
         if point.name not in OURS:
             found.setdefault(point.name, []).append(point)
     return MappingProxyType(found)
+
+
+def _found(name: str) -> type[QueueOrder]:
+    return _offered.get(name) or _order(name)
 
 
 @cache
