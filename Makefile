@@ -38,7 +38,7 @@ COMPILED_STAMP := $(COMPILED)/.built
 # Parts whose tests run on the compiled cores, too: those that only call the cores.
 COMPILED_TESTS := tests/cores tests/queue tests/placer tests/replay
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch web web-if-npm client-generator compiled test-compiled check check-web partitions hostile bench wheel wheel-compiled wheelhouse deb fmt docs site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch web web-if-npm client-generator compiled test-compiled check check-web partitions hostile bench wheel wheel-compiled wheelhouse deb fmt docs pictures site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -190,6 +190,9 @@ fmt: $(STAMP) ## format, and mend what lint can mend
 docs: $(STAMP) ## write the generated documents again
 	$(PYTHON) docs/synchronous.py
 	$(PYTHON) docs/generate.py
+
+pictures: $(STAMP) ## take the pictures of the documentation from a real stack, in docs/pictures/; needs npm and chromium
+	$(PYTHON) docs/pictures.py
 
 # Without --quiet: that drops warnings before --strict counts them.
 site: $(SITE_STAMP) ## build the documentation as a site, in site/; a broken link is a failure
