@@ -99,6 +99,18 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "Jobs",
+        "attach",
+        "enter:attach",
+        "Follow a job's output until it has ended, and exit with its exit code. Ctrl-C leaves the job as it is.",
+    ),
+    Verb(
+        "Jobs",
+        "ssh",
+        "ssh:ssh",
+        "Connect to a running job by OpenSSH: a shell, a command, files, forwarded ports.",
+    ),
+    Verb(
+        "Jobs",
         "port-forward",
         "port_forward:port_forward",
         "Forward ports of this machine to ports inside a running job, until Ctrl-C.",
@@ -109,7 +121,12 @@ VERBS: tuple[Verb, ...] = (
         "jobs:wait",
         "Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).",
     ),
-    Verb("Jobs", "cancel", "jobs:cancel", "End jobs, waiting or running (an array with all its elements)."),
+    Verb(
+        "Jobs",
+        "cancel",
+        "jobs:cancel",
+        "End jobs, waiting or running (an array with all its elements), or send their programs a signal.",
+    ),
     Verb("Jobs", "hold", "jobs:hold", "Keep waiting jobs from starting."),
     Verb("Jobs", "release", "jobs:release", "End a hold."),
     Verb(

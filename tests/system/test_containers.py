@@ -1,5 +1,6 @@
 """A job in a real container, from the job file to the log: what it was granted, and that its secret is nowhere."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,7 +13,9 @@ import docker.errors
 import pytest
 
 from fairlead.errors import Conflict
+from fairlead.terminal_link import CommandLink, Streams
 from fairlead.tunnel_link import connect_tunnel
+from fairlead_schemas.wire.terminal import CommandExit, StartCommand
 from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image
 from tests.system.cluster import StackCluster
 
@@ -105,6 +108,14 @@ while True:
     connection.close()
 """
 
+#: Prints that it is another process of the container whose first one is SERVER.
+INSIDE = """
+import os, sys
+print(os.getpid() > 1, "8765" in open("/proc/1/cmdline").read(), any("NATS" in name for name in os.environ))
+os.write(2, b"err")
+sys.exit(6)
+"""
+
 
 def test_a_port_inside_a_container_is_reached_over_a_tunnel_alone(cluster: StackCluster) -> None:
     """On loopback of the container's own network, which no port of the node leads to."""
@@ -129,4 +140,16 @@ def test_a_port_inside_a_container_is_reached_over_a_tunnel_alone(cluster: Stack
         socket.create_connection(("127.0.0.1", 8765), timeout=2)
     with pytest.raises(Conflict, match="no process of the run listens on port 4222"):
         cluster.client.open_tunnel(job, 4222)
+    out, end = shown_by(cluster, job, [PYTHON, "-c", INSIDE])
+    assert (out, end) == (b"True True False\n", CommandExit(code=6))
     cluster.client.cancel(job)
+
+
+def shown_by(cluster: StackCluster, job: str, argv: list[str]) -> tuple[bytes, CommandExit | None]:
+    """Run a command inside a job; return its stdout, and how it ended."""
+    (out, into), null = os.pipe(), os.open(os.devnull, os.O_RDWR)
+    link = CommandLink(StartCommand(argv=argv), Streams(null, into, null))
+    end = asyncio.run(link.run(cluster.client.open_terminal(job)))
+    os.close(into)
+    with os.fdopen(out, "rb") as file:
+        return file.read(), end

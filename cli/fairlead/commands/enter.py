@@ -1,4 +1,4 @@
-"""`exec`: a command inside a job that runs."""
+"""`exec`: a command inside a job that runs. `attach`: its output as it comes, and its exit code."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from fairlead.client import Client
 from fairlead.commands.options import connect, pick
 from fairlead.errors import Conflict, FairleadError, InputRefused
 from fairlead.render import terminal
+from fairlead.render.terminal import OutputWriter
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.terminal import CommandExit, StartCommand, encode_start
 
@@ -95,3 +96,33 @@ def code_of(end: CommandExit) -> int:
     if end.signal in signal.Signals.__members__:
         return 128 + signal.Signals[end.signal]
     return LOST
+
+
+def attach(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id or name of a job, or `last`.")],
+    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
+    tail: Annotated[int, typer.Option("--tail", min=0, max=10_000, help="So many lines before now (0: all).")] = 10,
+    raw: Annotated[bool, typer.Option("--raw", help="To a terminal, too, every byte as the job wrote it.")] = False,
+) -> None:
+    """Follow a job's output until it has ended, and exit with its exit code. Ctrl-C leaves the job as it is.
+
+    fairlead attach last
+
+    A job reads no input; `fairlead exec -it JOB` is a shell inside it.
+    """
+    from fairlead.commands.submission import exit_code
+
+    with connect() as client:
+        (job_id,) = pick(client, [job], names=True)
+        writer = OutputWriter(raw=raw)
+        try:
+            for piece in client.logs(job_id, follow=True, rank=rank, tail=tail):
+                writer.write(piece)
+            writer.end()
+            ended = client.wait([job_id])
+        except KeyboardInterrupt:
+            terminal.note(f"left job {job_id}, which goes on; `fairlead attach {job_id}` follows it again")
+            raise typer.Exit(0) from None
+        for each in ended:
+            terminal.note(f"job {each.id} {each.state}")
+        raise typer.Exit(exit_code(ended))

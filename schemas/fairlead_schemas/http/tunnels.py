@@ -11,3 +11,7 @@ class NewTunnel(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     valid_seconds: float
     sequence: int
+    #: Of SSH alone: the host's public key, the client's certificate of five minutes (both as OpenSSH writes them), and the user name.
+    host_key: str = ""
+    certificate: str = ""
+    user: str = ""

@@ -55,7 +55,7 @@ class OpenTunnel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: str
     attempt: int
     rank: int
-    #: 0 with `app` and `terminal`.
+    #: 0 with anything else.
     port: int
     address: str
     ticket: str
@@ -63,6 +63,8 @@ class OpenTunnel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     app: bool = False
     #: True: to a command inside the run (wire/terminal.py). An older node refuses port 0.
     terminal: bool = False
+    #: Public key of a client that comes by SSH, as OpenSSH writes it.
+    ssh_key: str = ""
 
 
 class TunnelOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,6 +72,9 @@ class TunnelOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     error: str = ""
     token: str = ""
+    #: Of SSH: the host's public key and the client's certificate, as OpenSSH writes them.
+    host_key: str = ""
+    certificate: str = ""
 
 
 class AskTunnels(msgspec.Struct, frozen=True, kw_only=True):

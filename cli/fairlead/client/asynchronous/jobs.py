@@ -203,6 +203,13 @@ class AsyncJobsRequests(AsyncTransport):
         answer = await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", {"to": "terminal", "rank": rank})
         return decode(answer.content, NewTunnel)
 
+    async def open_ssh(self, job_id: str, public_key: str, *, rank: int = 0) -> NewTunnel:
+        """Open a connection to an SSH server that leads into a running job, for the owner of a public key ("ssh-ed25519 AAAA…"). Raises
+        Conflict.
+        """
+        body = {"to": "ssh", "rank": rank, "public_key": public_key}
+        return decode((await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", body)).content, NewTunnel)
+
     async def idle(self) -> IdleOverview:
         """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""
         return decode((await self._get("/v1/idle")).content, IdleOverview)

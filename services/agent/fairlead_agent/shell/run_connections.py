@@ -12,6 +12,7 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.run_apps import RunApp, all_processes, app_of_program, connect_to_app
 from fairlead_agent.linux.run_ports import connect_to_run
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.ssh_end import SshCredentials, SshEnds
 from fairlead_agent.shell.terminal import open_terminal
 
 
@@ -24,6 +25,7 @@ class RunConnections:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._ssh = SshEnds(runtime, self)
 
     async def to_port(self, key: RunKey, port: int) -> socket.socket:
         """Return a connection to a port of a run."""
@@ -41,6 +43,14 @@ class RunConnections:
         if key not in self._runtime.programs():
             raise NotRunning("the run is not running on this node")
         return open_terminal(self._runtime, key, spawn)
+
+    def to_ssh(
+        self, key: RunKey, public_key: str, spawn: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> tuple[socket.socket, SshCredentials]:
+        """Return a connection to an SSH server that leads into the run alone, and what the key's owner needs. Raises NoSsh, too."""
+        if key not in self._runtime.programs():
+            raise NotRunning("the run is not running on this node")
+        return self._ssh.open(key, public_key, spawn)
 
     def app(self, key: RunKey) -> RunApp:
         """Return the application of a run."""

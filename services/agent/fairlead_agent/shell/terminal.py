@@ -79,9 +79,7 @@ class TerminalSession:
         except BaseException:
             await self._hang_up(entered)
             raise
-        if self._key not in self._runtime.programs():
-            end = CommandExit(code=end.code, signal=end.signal, reason=RUN_ENDED)
-        return end
+        return with_reason(self._runtime, self._key, end)
 
     async def _hang_up(self, entered: Entered) -> None:
         """End the command of a client that has gone; at once where the agent itself ends."""
@@ -146,6 +144,11 @@ class TerminalSession:
                 raise ConnectionError("the client has gone")
             self._frames = self._decoder.feed(data)
         return self._frames.pop(0)
+
+
+def with_reason(runtime: Runtime, key: RunKey, end: CommandExit) -> CommandExit:
+    """Return the end of a command, with the end of its run as the reason where that has ended, too."""
+    return end if key in runtime.programs() else CommandExit(code=end.code, signal=end.signal, reason=RUN_ENDED)
 
 
 def open_terminal(runtime: Runtime, key: RunKey, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> socket.socket:

@@ -17,6 +17,7 @@ import structlog
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.run_ports import NoListener
 from fairlead_agent.shell.run_connections import NotRunning, RunConnections
+from fairlead_agent.shell.ssh_end import NoSsh
 from fairlead_bus.port import Message
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpened
@@ -45,20 +46,20 @@ class NodeTunnels:
     async def answer(self, message: Message) -> bytes:
         """Open the tunnel that a gateway asks for; return its TunnelOpened."""
         try:
-            token = await self._open(_decode(message.payload))
+            opened = await self._open(_decode(message.payload))
         except msgspec.MsgspecError as error:
             return _answer(f"expected an OpenTunnel: {error}")
-        except (TunnelRefused, NotRunning, NoListener) as refused:
+        except (TunnelRefused, NotRunning, NoListener, NoSsh) as refused:
             return _answer(str(refused))
-        return _answer("", token)
+        return msgspec.json.encode(opened)
 
-    async def _open(self, asked: OpenTunnel) -> str:
-        """Open a tunnel; return the secret of the application that it leads to, "" for a port."""
+    async def _open(self, asked: OpenTunnel) -> TunnelOpened:
+        """Open a tunnel; return what proxy and client need to use it."""
         if self.open >= TUNNELS_MAX:
             raise TunnelRefused(f"the node has {TUNNELS_MAX} tunnels already")
         self.open += 1
         try:
-            inside, token = await self._connect(asked)
+            inside, opened = await self._connect(asked)
             try:
                 proxy = await _dial(asked.address, asked.ticket)
             except BaseException:
@@ -68,19 +69,22 @@ class NodeTunnels:
             self.open -= 1
             raise
         self._spawn(self._carry(inside, proxy))
-        return token
+        return opened
 
-    async def _connect(self, asked: OpenTunnel) -> tuple[socket.socket, str]:
+    async def _connect(self, asked: OpenTunnel) -> tuple[socket.socket, TunnelOpened]:
         key = RunKey(asked.job, asked.attempt, asked.rank)
-        if not is_job_id(asked.job) or not (asked.app or asked.terminal or 0 < asked.port < 2**16):
+        if not is_job_id(asked.job) or not (asked.app or asked.terminal or asked.ssh_key or 0 < asked.port < 2**16):
             raise TunnelRefused("expected a job id and a port from 1 to 65535")
         if asked.terminal:
-            return self._connections.to_terminal(key, self._spawn), ""
+            return self._connections.to_terminal(key, self._spawn), TunnelOpened()
+        if asked.ssh_key:
+            inside, credentials = self._connections.to_ssh(key, asked.ssh_key, self._spawn)
+            return inside, TunnelOpened(host_key=credentials.host_key, certificate=credentials.certificate)
         try:
             if asked.app:
                 inside, app = await self._connections.to_app(key)
-                return inside, app.token
-            return await self._connections.to_port(key, asked.port), ""
+                return inside, TunnelOpened(token=app.token)
+            return await self._connections.to_port(key, asked.port), TunnelOpened()
         except OSError as error:
             what = "the application" if asked.app else f"port {asked.port}"
             raise TunnelRefused(f"{what} of the run cannot be connected to: {error.strerror or error}") from error
@@ -134,5 +138,5 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write_eof()
 
 
-def _answer(error: str, token: str = "") -> bytes:
-    return msgspec.json.encode(TunnelOpened(error=error, token=token))
+def _answer(error: str) -> bytes:
+    return msgspec.json.encode(TunnelOpened(error=error))

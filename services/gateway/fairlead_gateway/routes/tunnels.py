@@ -50,8 +50,10 @@ class TunnelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     #: TCP port that the run listens on, on 127.0.0.1 or ::1 of its node or container. Of a connection to a port alone.
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
-    #: A port of the run; or a terminal: one command inside it, which the client names over the connection.
-    to: Literal["port", "terminal"] = "port"
+    #: A port of the run; a terminal: one command inside it, which the client names over the connection; or an SSH server for it.
+    to: Literal["port", "terminal", "ssh"] = "port"
+    #: Of SSH: the public key for which the node makes a certificate.
+    public_key: Annotated[str, msgspec.Meta(max_length=200, pattern=r"\A(ssh-ed25519 [A-Za-z0-9+/]{68})?\Z")] = ""
     #: Of a job of several nodes: the rank whose port is meant.
     rank: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -69,6 +71,8 @@ class TunnelRoutes:
             raise bad_field(
                 "port", f"expected {'a port' if wanted.port is None else f'no port of a {wanted.to}'}, found {found}"
             )
+        if bool(wanted.public_key) is not (wanted.to == "ssh"):
+            raise bad_field("public_key", f'expected a key with "to": "ssh" and no other, found "to": "{wanted.to}"')
         row = self._running(job, wanted.rank)
         tunnel = Tunnel(id=secrets.token_hex(8), job=row.id, principal=caller.principal, via=caller.via)
         code, ticket = secrets.token_urlsafe(SECRET_BYTES), secrets.token_urlsafe(SECRET_BYTES)
@@ -81,10 +85,18 @@ class TunnelRoutes:
             address=expected.node_address,
             ticket=ticket,
             terminal=wanted.to == "terminal",
+            ssh_key=wanted.public_key,
         )
-        await self._connect(row, question)
+        opened = await self._connect(row, question)
         return NewTunnel(
-            tunnel=tunnel.id, address=expected.address, code=code, valid_seconds=MEET_S, sequence=self._views.sequence
+            tunnel=tunnel.id,
+            address=expected.address,
+            code=code,
+            valid_seconds=MEET_S,
+            sequence=self._views.sequence,
+            host_key=opened.host_key,
+            certificate=opened.certificate,
+            user=f"{row.id}.{row.attempt}.{wanted.rank}" if opened.certificate else "",
         )
 
     def _running(self, job: str, rank: int) -> JobRow:
@@ -108,7 +120,7 @@ class TunnelRoutes:
             raise HttpError(503, "app_proxy_full", expected.error, retry_after_s=5)
         return expected
 
-    async def _connect(self, row: JobRow, question: OpenTunnel) -> None:
+    async def _connect(self, row: JobRow, question: OpenTunnel) -> TunnelOpened:
         node = row.parts[question.rank].node
         try:
             answer = await self._bus.request(subjects.rpc_node(node, "tunnel"), _encode(question), timeout_s=NODE_S)
@@ -117,6 +129,7 @@ class TunnelRoutes:
             raise HttpError(503, "node_silent", f"node {node} does not answer", retry_after_s=5) from None
         if opened.error:
             raise HttpError(409, "not_connected", opened.error)
+        return opened
 
     def note(self, caller: Caller, job: str, request: Request) -> None:
         """Note that somebody has entered a job of somebody else."""
