@@ -39,6 +39,7 @@ from fairlead_schemas.wire.commands import (
     QueueCommand,
     ReleaseJob,
     ResetBreaker,
+    StorageCommand,
     SubmitJob,
     TelemetryCommand,
     UncordonNode,
@@ -49,7 +50,7 @@ from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resources import Inventory, Request
 
 #: Services whose commands pass the simulated gateway's guard.
-GUARDED = ("queue", "placer")
+GUARDED = ("queue", "placer", "storage")
 #: What a gang says of its ranks' ends: by its name, so that seeds draw what they drew before there was the word.
 GANGS: tuple[GangRule, ...] = ("", "", "continue", "leader")
 #: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
@@ -90,7 +91,7 @@ class Sent(NamedTuple):
     """A command that the server has."""
 
     service: str
-    command: QueueCommand | PlacerCommand | TelemetryCommand | AccessCommand
+    command: QueueCommand | PlacerCommand | TelemetryCommand | AccessCommand | StorageCommand
 
 
 class People:
@@ -138,7 +139,7 @@ class People:
     async def send(
         self,
         service: str,
-        commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand]",
+        commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand] | list[StorageCommand]",
     ) -> None:
         """Send one message until the server has it."""
         if self.guard is not None and service in GUARDED and not self.faults.quiet:

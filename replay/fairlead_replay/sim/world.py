@@ -20,7 +20,7 @@ from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.rights_audit import CommandCount
-from fairlead_replay.sim import accounts, faults, health, idleness
+from fairlead_replay.sim import accounts, faults, health, idleness, volumes
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.access_books import AccessBooks
 from fairlead_replay.sim.accounts import SimulatedAccounts
@@ -34,10 +34,12 @@ from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import SimMachine, Starts, Truth
 from fairlead_replay.sim.processes import Replica, SimNode, Strikes
 from fairlead_replay.sim.run_books import LimitBooks
+from fairlead_replay.sim.volumes import SimulatedVolumes
 from fairlead_replay.sim.workload import People
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import CancelJob
+from fairlead_storage.core import StorageCore
 from fairlead_telemetry.idle.core import IdleCore
 
 #: The longest grace of a simulated job, and the kill.
@@ -53,6 +55,8 @@ WRITERS = ("queue", "placer")
 WATCHER = "telemetry"
 #: Writer that decides who may do what (accounts.py).
 ACCESS = "access"
+#: Writer that decides which volumes exist (volumes.py), in worlds of tests that ask for it.
+STORAGE = "storage"
 
 
 class Parts(NamedTuple):
@@ -63,12 +67,14 @@ class Parts(NamedTuple):
     placer: type[PlacerCore] = PlacerCore
     telemetry: type[IdleCore] = IdleCore
     access: type[AccessCore] = AccessCore
+    storage_core: type[StorageCore] = StorageCore
     guard: type[SimulatedGuard] = SimulatedGuard
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
     idle: Callable[[int, float], idleness.IdlePlan | None] = idleness.plan
     rights: Callable[[int, float], accounts.AccountsPlan | None] = accounts.plan
+    storage: Callable[[int, float], volumes.VolumesPlan | None] = volumes.absent
     decision_faults: Callable[[int, float], list[faults.DecisionFault]] = faults.plan_decision_faults
 
 
@@ -87,6 +93,8 @@ class SeedOutcome(NamedTuple):
     idle: dict[str, int] = {}
     #: {type: events of the access service}
     access: dict[str, int] = {}
+    #: {type: events of the storage service}
+    storage: dict[str, int] = {}
     #: Commands by the right by which they were sent.
     rights: CommandCount = CommandCount()
     #: Commands that the simulated guard withheld.
@@ -103,6 +111,8 @@ class World:
         self.idleness = Idleness(context, planned) if planned is not None else None
         rights = parts.rights(seed, WORK_S)
         self.accounts = SimulatedAccounts(context, rights) if rights is not None else None
+        stored = parts.storage(seed, WORK_S)
+        self.volumes = SimulatedVolumes(context, stored) if stored is not None else None
         self.decisions = faults.DecisionFaults()
         rng = context.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
@@ -116,6 +126,8 @@ class World:
         self.replicas = [self._replica(writer, name) for name in names for writer in WRITERS]
         if self.accounts is not None:
             self.replicas += [self._replica(ACCESS, name) for name in names]
+        if self.volumes is not None:
+            self.replicas += [self._replica(STORAGE, name) for name in names]
         if self.idleness is not None:
             self.replicas += [self._replica(WATCHER, name) for name in names]
         self.strikes = Strikes(context, self.replicas, self.nodes)
@@ -136,7 +148,13 @@ class World:
 
     def _replica(self, writer: str, name: str) -> Replica:
         parts = self.parts
-        core_types = {"queue": parts.queue, "placer": parts.placer, WATCHER: parts.telemetry, ACCESS: parts.access}
+        core_types = {
+            "queue": parts.queue,
+            "placer": parts.placer,
+            WATCHER: parts.telemetry,
+            ACCESS: parts.access,
+            STORAGE: parts.storage_core,
+        }
         core_type = core_types[writer]
         return Replica(
             self.context, self.decisions, parts.service, core_type, writer, f"{writer}-{name}", self.observer.compare
@@ -174,6 +192,8 @@ class World:
             self.context.spawn(self.idleness.carry_out(self.nodes, self.replicas, self.people, self.observer))
         if self.accounts is not None:
             self.context.spawn(self.accounts.carry_out(self.people))
+        if self.volumes is not None:
+            self.context.spawn(self.volumes.carry_out(self.people))
         await self.people.work(self.commands, WORK_S)
         await self._recover()
         await self._until_done()
@@ -311,6 +331,7 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutco
         digest=digest.hexdigest(),
         idle=dict(world.observer.idle.counts),
         access=dict(world.observer.access.counts),
+        storage=dict(world.observer.storage.counts),
         rights=world.observer.audit.rights.commands,
         denied=world.people.guard.denied if world.people.guard is not None else 0,
     )
