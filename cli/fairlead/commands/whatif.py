@@ -99,7 +99,8 @@ def whatif(
     The recorded policy is played, too (the control); effects are the difference of the two plays. Without --data, --nats
     and --keep the cluster plays, and shows what you may see; with one of them this machine does.
     """
-    from fairlead_replay.whatif.documents import document, page
+    from fairlead_replay.whatif.documents import document
+    from fairlead_replay.whatif.report_page import page
 
     grid_ns = _grid(grid)
     values, change = _change(file)

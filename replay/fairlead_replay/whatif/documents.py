@@ -1,17 +1,18 @@
-"""Words of a study: the document for programs, and one HTML page without network access.
+"""Words of a study: the document for programs, and sentences for people. `report_page.py` has the HTML page.
 
 A reader who may not see everything gets the rows of jobs that it may see, and of others totals only (`StudyReader`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from fairlead_replay.whatif.effects import MEASURES, Effect
-from fairlead_replay.whatif.fidelity import Fidelity
+from fairlead_replay.whatif.effects import MEASURES, Effect, waits_by_queue
+from fairlead_replay.whatif.fidelity import Fidelity, quantile
 from fairlead_replay.whatif.study import Study
 from fairlead_schemas.units.timestamps import rfc3339
 
+#: Step of the quantiles of a curve.
+CURVE_STEP = 0.05
 #: Winners and losers that a document names, each.
 JOBS_SHOWN_MAX = 20
 
@@ -99,6 +100,7 @@ def whole_document(study: Study) -> dict[str, Any]:
         "effects": [_effect_words(each) for each in study.effects.effects],
         "winners": [each._asdict() for each in study.effects.winners],
         "losers": [each._asdict() for each in study.effects.losers],
+        "curves": curves(study),
         "events": {"control": dict(study.control.events), "variant": dict(study.variant.events)},
     }
 
@@ -123,6 +125,7 @@ def shown(whole: dict[str, Any], reader: StudyReader = WHOLE, *, even_so: bool =
         "effects": [] if withheld else _effects_for(whole["effects"], reader),
         "winners": [] if withheld else _moved_words(whole["winners"], reader),
         "losers": [] if withheld else _moved_words(whole["losers"], reader),
+        "curves": [] if withheld else [each for each in whole["curves"] if reader.queue(each["queue"])],
         "events": {} if withheld or not reader.totals else whole["events"],
     }
 
@@ -134,6 +137,20 @@ def fidelity_document(found: Fidelity) -> dict[str, Any]:
     words["because"] = list(found.because)
     words["gpu_difference"] = found.gpu_difference
     return words
+
+
+def curves(study: Study) -> list[dict[str, Any]]:
+    """Return the quantiles of each queue's waits in both plays, in steps of `CURVE_STEP`, in seconds."""
+    by_queue = [waits_by_queue(study.recording, outcome) for outcome in (study.control, study.variant)]
+    parts = [step * CURVE_STEP for step in range(round(1 / CURVE_STEP) + 1)]
+    return [
+        {
+            "queue": queue,
+            "control": [quantile(by_queue[0][queue], part) for part in parts],
+            "variant": [quantile(by_queue[1][queue], part) for part in parts],
+        }
+        for queue in sorted(by_queue[0])
+    ]
 
 
 def _overlay_words(study: Study) -> dict[str, Any]:
@@ -185,63 +202,7 @@ def _moved_words(moved: Iterable[dict[str, Any]], reader: StudyReader) -> list[d
     return rows
 
 
-# ---------------------------------------------------------------------------- one page
-
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --line: #ccc; --good: #17692e; --bad: #a11; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; --line: #444; --good: #6fd08c; --bad: #ff8f8f; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto; max-width: 62rem; padding: 1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-caption { text-align: left; font-weight: 600; padding: .8rem 0 .3rem; }
-.grade { font-size: 2rem; font-weight: 700; }
-.worse { color: var(--bad); } .better { color: var(--good); }
-a:focus, summary:focus, .wide:focus { outline: 2px solid currentColor; outline-offset: 2px; }
-"""
-
-
-def page(words: dict[str, Any]) -> str:
-    """Return a study's document as one HTML page: no script, no network, readable at any width."""
-    fidelity = words["fidelity"]
-    parts = [
-        f"<p class=grade>Grade {escape(words['grade'])}</p><p>{escape(words['grade_words'])}.</p>",
-        _list(words["because"]),
-        _table(
-            "Control against the record, by queue",
-            ("queue", "starts", "in the control", "mean wait", "in the control", "distance"),
-            [
-                (
-                    q["queue"],
-                    q["real_starts"],
-                    q["played_starts"],
-                    _s(q["real_wait_s"]),
-                    _s(q["played_wait_s"]),
-                    f"{q['distance']:.2f}",
-                )
-                for q in fidelity["queues"]
-            ],
-        ),
-        f"<p>{escape(starts_line(fidelity))}</p>",
-        f"<p>{escape(lengths_line(words))}</p>",
-    ]
-    if words["withheld"]:
-        parts.append("<p><strong>The effects are withheld.</strong></p>")
-    else:
-        parts += [_effects_table(words, kind) for kind in ("queue", "pool", "size", "user")]
-        parts += [_moved_table("Start later", words["losers"]), _moved_table("Start earlier", words["winners"])]
-    notes = notes_of(words)
-    if notes:
-        parts.append("<h2>Notes</h2>" + _list(notes))
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
-        f"<title>What if</title><style>{_STYLE}</style></head><body><main><h1>What if</h1>"
-        f"<p>{escape(words['from'])} to {escape(words['to'])}, {words['seeds']} pairs of plays, users {escape(words['users'])}.</p>"
-        + "".join(parts)
-        + "</main></body></html>\n"
-    )
+# ---------------------------------------------------------------------------- sentences
 
 
 def starts_line(fidelity: dict[str, Any]) -> str:
@@ -288,62 +249,6 @@ def notes_of(words: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _effects_table(words: dict[str, Any], kind: str) -> str:
-    rows = [
-        (
-            each["name"],
-            each["measure"],
-            _value(each["control"], each["unit"]),
-            _value(each["variant"], each["unit"]),
-            _value(each["difference"], each["unit"], sign=True),
-            each["verdict"] or "no difference that this log can show",
-        )
-        for each in words["effects"]
-        if each["kind"] == kind
-    ]
-    return _table(f"By {kind}", (kind, "measure", "control", "variant", "difference", ""), rows)
-
-
-def _moved_table(caption: str, rows: list[dict[str, Any]]) -> str:
-    shown = [
-        (
-            each["id"],
-            each["name"],
-            each["user"],
-            each["queue"],
-            f"{each['gpus']:g}",
-            _s(each["control_wait_s"]),
-            _s(each["variant_wait_s"]),
-            _value(each["difference_s"], "s", sign=True),
-            f"{each['of_pairs']} of {each['pairs']}",
-        )
-        if "id" in each
-        else (f"{each['others']} of others", "", "", "", "", "", "", _value(each["difference_s"], "s", sign=True), "")
-        for each in rows
-    ]
-    return _table(
-        caption, ("job", "name", "user", "queue", "GPUs", "wait", "in the variant", "difference", "in pairs"), shown
-    )
-
-
-def _table(caption: str, head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:
-    if not rows:
-        return ""
-    heads = "".join(f"<th scope=col>{escape(each)}</th>" for each in head)
-    body = "".join("<tr>" + "".join(_cell(each) for each in row) + "</tr>" for row in rows)
-    return f"<div class=wide tabindex=0><table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _cell(value: object) -> str:
-    text = escape(str(value))
-    return f"<td class={text}>{text}</td>" if text in ("worse", "better") else f"<td>{text}</td>"
-
-
-def _list(items: Iterable[str]) -> str:
-    found = "".join(f"<li>{escape(each)}</li>" for each in items)
-    return f"<ul>{found}</ul>" if found else ""
-
-
 def _s(seconds: float | None) -> str:
     return "–" if seconds is None else _value(seconds, "s")
 
@@ -354,5 +259,5 @@ def _value(value: float, unit: str, *, sign: bool = False) -> str:
     return f"{text} {unit}" if unit not in ("", "jobs", "runs") else text
 
 
-#: The value of a measure in words, for other renderers.
-value_words = _value
+#: The value of a measure in words, for renderers; seconds, or a dash for None.
+value_words, seconds_words = _value, _s

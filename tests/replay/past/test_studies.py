@@ -16,9 +16,10 @@ from fairlead_bus.port import Stored
 from fairlead_replay.past import service, studies
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_replay.whatif import worker
-from fairlead_replay.whatif.documents import FIDELITY_TOTALS, StudyReader, page, shown, whole_document
+from fairlead_replay.whatif.documents import FIDELITY_TOTALS, StudyReader, shown, whole_document
 from fairlead_replay.whatif.overlay import read_overlay
 from fairlead_replay.whatif.record import record_of
+from fairlead_replay.whatif.report_page import page
 from fairlead_replay.whatif.study import run_study
 from fairlead_schemas.queries import past as words
 from tests.gateway.access.signed_world import SignedWorld
