@@ -75,8 +75,8 @@ class Groups:
             self._seen.setdefault(key, []).append(seen)
 
     def draw(self, keys: Sequence[tuple[str, ...]], ran_ns: int, chance: float) -> int:
-        """Return a length above `ran_ns`. Without any longer one in any group, what ran so long lasts as long again: of
-        lengths without a scale that is the median."""
+        """Return a length above `ran_ns`. Without a longer own end in any group, it comes to where the middle one of those that were
+        seen for longer is cut, and lasts as long again: of lengths without a scale that is the median."""
         for key in keys:
             curve = self._curve(key)
             drawn = curve.draw(ran_ns, chance) if curve.own_ends >= OWN_ENDS_MIN else None
@@ -86,7 +86,15 @@ class Groups:
             drawn = self._curve(key).draw(ran_ns, chance)
             if drawn is not None:
                 return drawn
-        return max(2 * ran_ns, ran_ns + 1)
+        return max(2 * self._seen_beyond(keys, ran_ns), ran_ns + 1)
+
+    def _seen_beyond(self, keys: Sequence[tuple[str, ...]], ran_ns: int) -> int:
+        """Return the middle length beyond `ran_ns` of the most alike runs that were seen for longer; itself where none was."""
+        for key in keys:
+            longer = sorted(each.length_ns for each in self._seen.get(key, [])[-GROUP_MAX:] if each.length_ns > ran_ns)
+            if longer:
+                return longer[len(longer) // 2]
+        return ran_ns
 
     def _curve(self, key: tuple[str, ...]) -> SurvivalCurve:
         found = self._curves.get(key)
