@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead import demo_people, demo_session
+from fairlead import demo_past, demo_people, demo_session
 from fairlead.commands.options import OPEN_STATES, Output
 from fairlead.commands.stack import say
 from fairlead.demo_session import NODES, PartResult, play, size
@@ -70,6 +70,7 @@ def _run(stack: Stack, output: Format) -> list[str]:
         with stack.client("demo") as client:
             results, wrong, gang_output = play(client, say_it)
             wrong += demo_people.play(client, say_it)
+            wrong += demo_past.play(client, results, say_it)
         verdict = verify_url(stack.nats_url)
     except FairleadError as error:
         return [str(error)]
