@@ -157,8 +157,8 @@ class PlayedLife(NamedTuple):
 def waits_by_queue(recording: LogRecording, outcome: Outcome) -> dict[str, list[float]]:
     """Return the waits of each queue's jobs in a play, in seconds; one that is not over counts for as long as it has lasted."""
     found: dict[str, list[float]] = {}
-    for job in _counted(recording):
-        life = _life(recording, job, outcome.job(job.id))
+    for job in counted_jobs(recording):
+        life = life_of(recording, job, outcome.job(job.id))
         wait_s = ((life.started_ns or outcome.end_ns) - life.submitted_ns) / SECOND_NS
         found.setdefault(job.queue, []).append(wait_s)
     return found
