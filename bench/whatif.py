@@ -9,9 +9,10 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from bench import whatif_planted
+from bench import whatif_page, whatif_planted
 from fairlead_bus.port import Stored
 from fairlead_replay.sim import loop, seeds
 from fairlead_replay.sim.world import COMMANDS, Parts, World
@@ -122,6 +123,16 @@ def lines(row: KindRow) -> Iterator[str]:
     )
 
 
+def _write_page(path: Path, words: str, numbers: Iterable[int], kinds: Iterable[str]) -> int:
+    parts: list[str] = []
+    for kind in kinds:
+        rows = [whatif_page.played_log(seed, log_of(seed, kind)) for seed in numbers]
+        parts.append(whatif_page.section(kind, rows))
+        print(parts[-1], flush=True)
+    whatif_page.write(path, words, parts)
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Play and print; 1 where a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench whatif", description=__doc__)
@@ -129,12 +140,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS), help="kinds of worlds")
     parser.add_argument("--planted", action="store_true", help="study twelve planted changes instead")
     parser.add_argument("--pairs", type=int, default=whatif_planted.SEEDS, help="pairs of plays of each planted change")
+    parser.add_argument("--page", type=Path, help="write the page of measured fidelity there instead")
     options = parser.parse_args(arguments)
     if options.planted:
         return whatif_planted.report(options.pairs)
     first, _, last = options.seeds.partition("..")
     numbers = range(int(first), int(last or first) + 1)
     seeds.quiet()
+    if options.page is not None:
+        return _write_page(options.page, options.seeds, numbers, options.kinds)
     is_met = True
     for kind in options.kinds:
         found = [replayed(seed, kind) for seed in numbers]

@@ -3,6 +3,9 @@ what it may see."""
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from fairlead.render.whatif_report import report
 from fairlead_bus.port import Stored
+from fairlead_replay.export import encode_line
 from fairlead_replay.past import service, studies
 from fairlead_replay.past.service import Past, PastSettings
 from fairlead_replay.whatif import worker
@@ -26,7 +30,7 @@ from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.standing import StandingGateway
 from tests.gateway.world import gpus
 from tests.kit.eventually import eventually_async
-from tests.replay.whatif.scenes import Scene, queues
+from tests.replay.whatif.scenes import Scene, queues, shared_hour
 
 CHANGE = {"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}}
 
@@ -176,9 +180,10 @@ def workers() -> list[int]:
 
 async def test_memory_and_time_are_bounded(tmp_path: Path) -> None:
     """The words name the bound and the setting; the next study is played."""
-    async with StandingGateway(log_of_two_queues()) as now:
+    change = {"queues": {"research": {"maximum": {"nvidia.com/gpu": 8}}}}
+    async with StandingGateway(shared_hour(until_s=2500)) as now:  # more than a process has at hand once it is loaded
         async with running(now, tmp_path, study_bytes_max=40 * 1024**2):
-            found = await over(now, (await order(now)).json()["id"])
+            found = await over(now, (await order(now, change=change, seeds=3)).json()["id"])
             assert found["state"] == "failed"
             assert "it needs more than 40 MiB of memory" in found["message"]
         async with running(now, tmp_path, study_s=0.01):
@@ -198,6 +203,44 @@ async def test_a_study_whose_process_is_killed_fails(tmp_path: Path) -> None:
         found = await over(now, name)
         assert (found["state"], found["message"].split(":")[0]) == ("failed", "its process was ended by signal 9")
         assert (await over(now, (await order(now)).json()["id"]))["state"] == "done"
+
+
+async def test_a_study_that_is_held_is_ended_by_its_time(tmp_path: Path) -> None:
+    """A stopped process hears no signal but the last one."""
+    async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path, study_s=4.0):
+        name = (await order(now, seeds=64)).json()["id"]
+        await eventually_async(lambda: bool(workers()))
+        os.kill(workers()[0], signal.SIGSTOP)
+        found = await over(now, name)
+        assert (found["state"], "longer than 4 s" in found["message"]) == ("failed", True)
+        assert not workers()
+
+
+def test_a_worker_without_whoever_ordered_it_ends() -> None:
+    """The process for the past may be killed: nothing plays on for nobody."""
+    lines = [worker.encode_order(worker.StudyOrder(change=CHANGE, seeds=64)), *map(encode_line, log_of_two_queues())]
+    process = subprocess.Popen(
+        [sys.executable, "-m", worker.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"".join([*lines, worker.END]))
+    process.stdin.flush()
+    assert worker.decode_word(process.stdout.readline()).state == "playing"
+    process.stdin.close()
+    assert process.wait(30) == 3
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("name", ["*-1", "%3E-1", "deadbee.-1", "deadbeef-*", "deadbeef-١", "deadbeef-", "d" * 500])
+async def test_a_name_that_no_process_gives_reaches_none(tmp_path: Path, name: str) -> None:
+    """Names become subjects of the bus: a wildcard would reach others."""
+    async with StandingGateway(log_of_two_queues()[:5]) as now:
+        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/progress")):
+            found = await now.http.request(method, f"/v1/whatif/{name}{path}")
+            assert (found.status_code, found.json()["type"]) == (404, "urn:fairlead:problem:unknown_whatif"), found.text
 
 
 async def test_a_damaged_log_fails_the_study(tmp_path: Path) -> None:
