@@ -54,7 +54,7 @@ def told(client: Client) -> tuple[dict[str, str], list[str]]:
     return said, play(client, {"eval": PartResult(part, job)}, say)
 
 
-def test_the_morning_is_told_in_three_lines(client: Client) -> None:
+def test_the_scene_prints_moment_reason_and_study(client: Client) -> None:
     """The moment, the reason of then, and the change with its grade and pairs."""
     said, wrong = told(client)
     assert wrong == []
@@ -65,7 +65,7 @@ def test_the_morning_is_told_in_three_lines(client: Client) -> None:
     }
 
 
-def test_an_answer_that_is_withheld_is_told_as_such(client: Client, gateway: GatewayStub) -> None:
+def test_a_withheld_answer_is_printed_with_its_reason(client: Client, gateway: GatewayStub) -> None:
     """Nothing is made up."""
     study: dict[str, Any] = {**STUDY, "grade": "C", "withheld": True, "because": ["too far"], "effects": []}
     gateway.on("GET", "/v1/whatif/0a1b2c3d-1", about("done", study=study))

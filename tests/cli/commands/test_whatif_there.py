@@ -85,7 +85,7 @@ def test_withheld_effects_are_exit_code_7_there_too(gateway: GatewayStub, run: C
         ("it takes longer than 900 s; choose a shorter window", 1),
     ],
 )
-def test_a_study_that_fails_says_why(
+def test_a_failed_study_is_an_error_with_its_message(
     gateway: GatewayStub, run: Callable[..., Any], change: str, message: str, code: int
 ) -> None:
     """2 where the change or the window is wrong."""
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_the_study_there(
     assert gateway.requests[-1].method == "DELETE"
 
 
-def test_refusals_keep_their_words(gateway: GatewayStub, run: Callable[..., Any], change: str) -> None:
+def test_the_message_of_a_refusal_is_printed(gateway: GatewayStub, run: Callable[..., Any], change: str) -> None:
     """A full line, and a cluster without the process."""
     gateway.answers["POST", "/v1/whatif"] = problem(503, "8 studies wait already; one runs at a time")
     ran = run("whatif", "-f", change)

@@ -73,7 +73,7 @@ def test_what_changes_something_is_refused(kept: Path, ask: Ask) -> None:
     assert "takes only requests that read" in err
 
 
-def test_a_log_that_is_none_or_damaged_is_said(kept: Path, ask: Ask) -> None:
+def test_a_missing_or_damaged_log_is_an_error(kept: Path, ask: Ask) -> None:
     """With its sequence; nothing is answered from what is stored before."""
     code, _, err = ask("--log", str(kept), "jobs")
     assert (code, "there is no kept log in" in err) == (3, True)
@@ -85,7 +85,7 @@ def test_a_log_that_is_none_or_damaged_is_said(kept: Path, ask: Ask) -> None:
     assert "DAMAGED: " in err
 
 
-async def test_it_answers_as_a_gateway_that_stands_there(kept: Path) -> None:
+async def test_every_route_answers_as_a_gateway_does(kept: Path) -> None:
     """Every route, byte for byte."""
     import httpx
 

@@ -194,7 +194,7 @@ async def test_memory_and_time_are_bounded(tmp_path: Path) -> None:
         assert (await order(now)).json()["type"] == "urn:fairlead:problem:past_away"
 
 
-async def test_a_study_whose_process_is_killed_fails(tmp_path: Path) -> None:
+async def test_a_killed_worker_fails_its_study(tmp_path: Path) -> None:
     """Killed from outside: the study has failed, and the next one is played."""
     async with StandingGateway(log_of_two_queues()) as now, running(now, tmp_path):
         name = (await order(now, seeds=64)).json()["id"]
@@ -216,7 +216,7 @@ async def test_a_study_that_is_held_is_ended_by_its_time(tmp_path: Path) -> None
         assert not workers()
 
 
-def test_a_worker_without_whoever_ordered_it_ends() -> None:
+def test_a_worker_ends_when_its_input_closes() -> None:
     """The process for the past may be killed: nothing plays on for nobody."""
     lines = [worker.encode_order(worker.StudyOrder(change=CHANGE, seeds=64)), *map(encode_line, log_of_two_queues())]
     process = subprocess.Popen(
@@ -235,7 +235,7 @@ def test_a_worker_without_whoever_ordered_it_ends() -> None:
 
 
 @pytest.mark.parametrize("name", ["*-1", "%3E-1", "deadbee.-1", "deadbeef-*", "deadbeef-١", "deadbeef-", "d" * 500])
-async def test_a_name_that_no_process_gives_reaches_none(tmp_path: Path, name: str) -> None:
+async def test_an_invalid_name_is_not_found(tmp_path: Path, name: str) -> None:
     """Names become subjects of the bus: a wildcard would reach others."""
     async with StandingGateway(log_of_two_queues()[:5]) as now:
         for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/progress")):
