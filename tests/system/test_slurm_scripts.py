@@ -51,7 +51,6 @@ OUTPUT: dict[str, dict[str, list[str]]] = {
 }
 #: What is named as not followed; nothing for the others.
 NAMED = {
-    "03-array-files": ["--mail-type", "--mail-user"],
     "11-submit-directory": ["--no-requeue"],
     "19-het": ["hetjob"],
     "20-begin-and-site-options": ["--qos", "--hint", "--distribution"],

@@ -36,7 +36,7 @@ def sbatch_verb(
     """
     own, script, arguments, mode = split(words or [])
     options, remarks = sbatch.parse_options(own)
-    flags = sbatch_options.translate(options, os.environ)
+    flags = sbatch_options.translate(options, os.environ, mode.wrap)
     if mode.wrap:
         job = {"name": "wrap", **flags.job, "command": ["/bin/sh", "-c", mode.wrap]}
         loaded = reader.Loaded([job], flags.notes, flags.unkept)
@@ -48,7 +48,7 @@ def sbatch_verb(
         loaded = _with_flags(loaded, flags)
     for note in [*loaded.notes, *remarks, *reader.require_kept(loaded.unkept, mode.ignore)]:
         terminal.note(f"warning: {note}")
-    here = {"workdir": str(Path.cwd())}
+    here, mail = {"workdir": str(Path.cwd())}, sbatch_options.take_mail(loaded.jobs)
     with connect() as client:
         jobs = [with_products(as_submitted(job, here), client, offline_ok=mode.test_only) for job in loaded.jobs]
         send(
@@ -60,6 +60,7 @@ def sbatch_verb(
             dry_run=mode.test_only,
             output=Format.table,
             words="" if mode.parsable else "Submitted batch job ",
+            mail=mail,
         )
 
 
@@ -93,6 +94,8 @@ def srun(
     # The job's own srun starts the tasks.
     job = {"name": Path(command).name, **flags.job}
     job["command"] = ["/bin/sh", "-c", 'exec srun "$@"', "srun", command, *arguments]
+    if any(sbatch_options.take_mail([job])):
+        terminal.note("warning: --mail-type is NOT FOLLOWED: srun waits for the job")
     with connect() as client:
         raise typer.Exit(
             run_job(client, [with_products(as_submitted(job, {"workdir": str(Path.cwd())}), client, offline_ok=False)])

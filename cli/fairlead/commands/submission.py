@@ -3,6 +3,7 @@
 `--dry-run` requests the outcome from the gateway; without a gateway, the file alone is checked.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.foreground import WaitingReasons, attended
-from fairlead.errors import InputRefused, Unreachable, hint_for
+from fairlead.errors import FairleadError, InputRefused, Unreachable, hint_for
 from fairlead.jobfile import reader
 from fairlead.jobfile.file_lines import with_lines
 from fairlead.render import explanation, terminal
@@ -58,8 +59,9 @@ def send(
     dry_run: bool,
     output: Format,
     words: str = "",
+    mail: Sequence[dict[str, Any] | None] = (),
 ) -> None:
-    """Check, submit, print; with `wait`, end the program with the job's own exit code."""
+    """Check, submit, print, and make the rules of `mail` about each job; with `wait`, end the program with the job's own exit code."""
     specs = reader.check_all(jobs)
     if dry_run:
         print_dry_run(client, jobs, specs, output)
@@ -68,6 +70,7 @@ def send(
         results = [client.submit(jobs[0], key=key)] if len(jobs) == 1 else client.submit_many(jobs, key=key)
     refused = [result for result in results if result.state == "rejected"]
     show(results, output, words)
+    _add_mail(client, results, mail)
     if refused:
         reasons = [result.reason for result in refused if result.reason]
         hint = next((hint for reason in reasons if (hint := hint_for(reason.code))), "")
@@ -77,6 +80,36 @@ def send(
         if len(ids) < len(results):
             raise Unreachable("the queue has not decided yet; nothing to wait for", hint="fairlead jobs")
         raise typer.Exit(_wait(client, ids, timeout))
+
+
+def _add_mail(client: Client, results: list[SubmitResult], wishes: Sequence[dict[str, Any] | None]) -> None:
+    """Make a rule of notifications for each job that wishes one; where that cannot be, the remark says why. The job is there in any case."""
+    for result, wish in zip(results, wishes, strict=False):
+        if wish is None or not result.id:
+            continue
+        to = wish.get("to", "")
+        try:
+            try:
+                _add_rule(client, result, wish, to or True)
+            except InputRefused:
+                if not to:
+                    raise
+                _add_rule(client, result, wish, True)  # with sign-on mail goes to one's own address
+                terminal.note(f"warning: --mail-user={to} is NOT FOLLOWED: mail goes to your own address")
+        except FairleadError as error:
+            what = f"--mail-type is NOT FOLLOWED: {error}"
+            terminal.note(f"warning: {what}; once for all of your jobs: fairlead notify add --mail")
+
+
+def _add_rule(client: Client, result: SubmitResult, wish: dict[str, Any], mail: str | bool) -> None:
+    client.add_notification(
+        wish["on"],
+        mail=mail,
+        name=f"job {result.id}",
+        scopes=[f"job:{result.id}"],
+        elements=wish.get("elements", False),
+        after=result.sequence,
+    )
 
 
 def show(results: list[SubmitResult], output: Format, words: str = "") -> None:

@@ -21,6 +21,7 @@ from fairlead.commands.submission import send
 from fairlead.errors import InputRefused, NotFound, Unreachable
 from fairlead.jobfile import gpu_models, reader
 from fairlead.jobfile.reader import require_kept, source
+from fairlead.jobfile.sbatch_options import take_mail
 from fairlead.jobfile.submit_flags import SubmitOptions, depends_on, jobfile_words, moment, override
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
@@ -127,7 +128,8 @@ def submit(
     """
     with connect() as client:
         jobs = job_files(ctx, client, array=array, dry_run=dry_run)
-        send(client, jobs, key=key, wait=wait, timeout=timeout, dry_run=dry_run, output=output)
+        mail = ctx.meta["fairlead.mail"]
+        send(client, jobs, key=key, wait=wait, timeout=timeout, dry_run=dry_run, output=output, mail=mail)
 
 
 def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) -> list[dict[str, Any]]:
@@ -146,6 +148,7 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
         loaded, here = source(options["words"] or [], file, dashes=dashes)
     for note in [*loaded.notes, *require_kept(loaded.unkept, options["ignore"] or ())]:
         terminal.note(f"warning: {note}")
+    ctx.meta["fairlead.mail"] = take_mail(loaded.jobs)
     own = _words(client, given, options["gpu"], options["after"] or [])
     own |= _workdir(options["workdir"], here=False)
     present = _workdir(None, here=here and not options["image"])

@@ -144,7 +144,7 @@ def read(
     notes += [
         f"line {number}: #SBATCH after the first command is not read, as in Slurm" for number in _late_directives(text)
     ]
-    translated = translate([*options, *more, *([("hetjob", "")] if parts else [])], environ)
+    translated = translate([*options, *more, *([("hetjob", "")] if parts else [])], environ, text)
     job: Fields = {"name": name, **translated.job, "command": _command(text, name, arguments)}
     slurm = bool(directives or more)
     if not slurm:  # no script of Slurm's: it runs on every node

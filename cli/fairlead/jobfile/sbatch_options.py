@@ -34,6 +34,8 @@ class SbatchShape:
         self.gpus_per_task = 0
         #: MIG profile of the GPUs, where their type is one.
         self.profile = ""
+        #: `--export=ALL` was asked for.
+        self.exports_all = False
         #: Value that `--export=NAME` sends, by name.
         self.environ: Mapping[str, str] = {}
         #: Nodes by name, where they are.
@@ -120,6 +122,8 @@ def _amounts(shape: SbatchShape, job: dict[str, Any], gpus: int, cpus: int) -> N
 
 
 type Fields = dict[str, Any]
+#: Word of a job that is no part of a job file: {"on": kinds, "to": address, "elements": bool} of the mail about it (`take_mail`).
+MAIL = "(mail)"
 
 
 class TranslatedScript(NamedTuple):
@@ -137,8 +141,6 @@ class Unkept(Exception):
 #: Options without effect on the command or on its place, and the alternative for each.
 NOT_FOLLOWED = {
     "no-requeue": "a job whose node is lost is always queued again",
-    "mail-type": "set up mail once, for all of your jobs: fairlead notify",
-    "mail-user": "set up mail once, for all of your jobs: fairlead notify",
     "qos": "the queue (--partition) has the limits, and --priority of fairlead submit the order",
     "nice": "use --priority of fairlead submit",
     "time-min": "a job has one time limit, --time",
@@ -181,9 +183,11 @@ UNKEPT = {
 }
 
 
-def translate(options: Iterable[tuple[str, str]], environ: Mapping[str, str] | None = None) -> TranslatedScript:
-    """Job file words for sbatch's options; later ones win. `environ`: the submitter's, of which --export sends parts. Raises
-    Refused for an unreadable value.
+def translate(
+    options: Iterable[tuple[str, str]], environ: Mapping[str, str] | None = None, text: str = ""
+) -> TranslatedScript:
+    """Job file words for sbatch's options; later ones win. `environ`: the submitter's, of which --export sends parts; `text`: of the
+    script. Raises InputRefused for an unreadable value.
     """
     shape = SbatchShape()
     shape.environ = environ or {}
@@ -203,12 +207,20 @@ def translate(options: Iterable[tuple[str, str]], environ: Mapping[str, str] | N
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
             unkept[key] = UNKEPT.get(key, "this option is not known here")
+    if shape.exports_all:
+        notes.append(_not_all(text, shape.environ, job.get("env", {})))
     require_apart(job.get("nodeAffinity", ()))
     size(shape, job, notes)
     job["launcher"] = "slurm"
     if own := variables(shape, job) | job.get("env", {}):
         job["env"] = own
     return TranslatedScript(job, notes, unkept)
+
+
+def take_mail(jobs: Iterable[Fields]) -> list[Fields | None]:
+    """Remove and return the wishes for mail about jobs, in their order."""
+    wishes = [job.pop(MAIL, None) for job in jobs]
+    return [wish if wish and wish.get("on") else None for wish in wishes]
 
 
 def require_apart(requirements: Iterable[str]) -> None:
@@ -219,6 +231,30 @@ def require_apart(requirements: Iterable[str]) -> None:
             f"--exclude: expected none of the nodes of --nodelist, found {', '.join(both)[:80]} in both",
             hint="name each node in one of the two",
         )
+
+
+#: Variables of every shell, which a job has of its own.
+_OF_SHELLS = frozenset(
+    {"HOME", "PATH", "PWD", "USER", "SHELL", "LOGNAME", "HOSTNAME", "TMPDIR", "LANG", "TERM", "OLDPWD"}
+)
+
+
+def _not_all(text: str, environ: Mapping[str, str], sent: Mapping[str, str]) -> str:
+    """Return the remark on `--export=ALL`, with the submitter's variables that the script names and that are not sent by name."""
+    used = dict.fromkeys(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", text))
+    names = [
+        name
+        for name in used
+        if name in environ and name not in sent and name not in _OF_SHELLS and not name.startswith("SLURM")
+    ]
+    instead = (
+        f"the script names {', '.join(names)}: --export={','.join(names)}"
+        if names
+        else "name what the job needs: --export=NAME,NAME=VALUE"
+    )
+    return (
+        f"--export=ALL is NOT FOLLOWED: your environment may hold secrets, and a job file is kept for good; {instead}"
+    )
 
 
 def _whole(value: str) -> int:
@@ -447,9 +483,7 @@ def _export(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> No
         if equals:
             job["env"] = {**job.get("env", {}), name: text}
         elif item == "ALL":
-            notes.append(
-                "--export=ALL is NOT FOLLOWED: your environment may hold secrets and is not sent; name what the job needs: --export=NAME,NAME=VALUE"
-            )
+            shape.exports_all = True
         elif item in shape.environ:
             job["env"] = {**job.get("env", {}), item: shape.environ[item]}
         elif item != "NONE":
@@ -493,6 +527,35 @@ def _exclude(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> N
     job["nodeAffinity"] = [*job.get("nodeAffinity", []), *selectors.named(hostlists.node_names(value), without=True)]
 
 
+#: {Slurm's word for a time of mail: kinds of our notifications}
+_MAIL_KINDS = {
+    "NONE": (),
+    "BEGIN": ("start",),
+    "END": ("end",),
+    "FAIL": ("failure",),
+    "INVALID_DEPEND": ("failure",),
+    "TIME_LIMIT": ("failure",),
+    "REQUEUE": ("requeue",),
+    "ALL": ("start", "end", "requeue"),
+    "ARRAY_TASKS": (),
+}
+
+
+def _mail_type(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    """Wish a rule of notifications for the job, which is made after the submit."""
+    words = [word.strip().upper() for word in value.split(",")]
+    for word in words:
+        if word not in _MAIL_KINDS:
+            notes.append(f"--mail-type={word[:40]} is NOT FOLLOWED: expected some of {', '.join(_MAIL_KINDS)}")
+    kinds = [kind for word in words for kind in _MAIL_KINDS.get(word, ())]
+    if kinds:
+        job[MAIL] = {**job.get(MAIL, {}), "on": list(dict.fromkeys(kinds)), "elements": "ARRAY_TASKS" in words}
+
+
+def _mail_user(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
+    job[MAIL] = {**job.get(MAIL, {}), "to": value}
+
+
 def _hold(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:
     job["held"] = True
 
@@ -511,5 +574,6 @@ DIRECTIVES: dict[str, Callable[[str, Fields, SbatchShape, list[str]], None]] = {
     "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin,
     "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
     "dependency": _dependency, "requeue": _requeue, "hold": _hold, "nodelist": _nodelist, "exclude": _exclude,
+    "mail-type": _mail_type, "mail-user": _mail_user,
     "output": _file("stdout"), "error": _file("stderr"), "open-mode": _open_mode,
 }  # fmt: skip

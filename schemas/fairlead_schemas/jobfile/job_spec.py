@@ -343,7 +343,8 @@ def decode_job(payload: bytes) -> JobSpec:
         except msgspec.MsgspecError:
             found = []  # no JSON: the decoder's first error is all that can be reported
         raise InvalidJob(found or [field_error(error)]) from error
-    _check_command(spec)
+    if not spec.command and spec.app == "":
+        _check_command(decode_object(payload))
     if twice := repeated_keys(payload):
         raise InvalidJob(
             [FieldError(field=path, message="this key is given twice; keep one of them") for path in twice]
@@ -357,15 +358,19 @@ def job_from(value: Any) -> JobSpec:
         spec = msgspec.convert(value, JobSpec)
     except msgspec.MsgspecError as error:
         raise InvalidJob(type_errors(value, JobSpec) or [field_error(error)]) from error
-    _check_command(spec)
+    if not spec.command and spec.app == "":
+        _check_command(value)
     return spec
 
 
-def _check_command(spec: JobSpec) -> None:
-    """Raise InvalidJob for a job without a command, unless it names an application, which may bring one."""
-    if not spec.command and spec.app == "":
-        message = "required field is missing; add it with a list of words"
-        raise InvalidJob([FieldError(field="command", message=message)])
+#: Message for a job without a command, which names no application that may bring one.
+COMMAND_MISSING = "required field is missing; add it with a list of words"
+
+
+def _check_command(value: Any) -> None:
+    """Raise InvalidJob for the values of a job that has no command; one that is empty is refused with the other fields' values."""
+    if not isinstance(value, dict) or "command" not in value:
+        raise InvalidJob([FieldError(field="command", message=COMMAND_MISSING)])
 
 
 def too_large(size: int) -> FieldError:

@@ -165,6 +165,12 @@ def _all_mistakes(known: list[FieldError], value: Any, registries: Registries | 
         resolve(msgspec.convert(found.rest, JobSpec), command_id="", user="", registries=registries)
     except InvalidJob as error:
         more = [FieldError(field=found.path(each.field), message=each.message) for each in error.errors]
+        if (
+            isinstance(value, dict) and "command" not in value
+        ):  # not empty but missing, unless a remedy names it already
+            more = [each for each in more if each.field != "command"]
+            if not any("command" in each.message for each in known):
+                more.append(FieldError(field="command", message=job_spec.COMMAND_MISSING))
         return [*known, *(each for each in more if each.field and not found.is_wrong(each.field))]
     except msgspec.ValidationError:
         return known

@@ -1,9 +1,12 @@
 """Slurm's lists and changes with the options that people and their wrappers type: what is requested, and what is printed."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, ended, job_document, node_document, page, queue_document
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, node_document, page, problem, queue_document
 
 WAITING = job_document("9", state="queued", nodes=[], gpus={}, started_at=None, priority=70, name="sweep")
 
@@ -165,3 +168,37 @@ def test_scancel_sends_other_signals_to_what_runs(gateway: GatewayStub, run: Run
         assert run("scancel", "-s", signal, "9").out == "job/9\n"
         assert gateway.requests[-1].read() == b'{"signal":"SIGUSR1"}'
     assert run("scancel", "-s", "INT", "-A", "llm").out == "job/10\n"
+
+
+def test_mail_of_a_script_becomes_a_rule_of_its_job(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """From its submit on. With sign-on it goes to one's own address; where no rule can be made, the job is there and the remark says why."""
+    gateway.on("POST", "/v1/jobs", {"id": "12", "sequence": 40}, 201)
+    rule = {
+        "id": "n1", "owner": "ada", "name": "job 12", "channel": "mail", "to": "", "on": ["end"], "scopes": ["job:12"], "elements": False,
+        "made_at": "2026-01-01T00:00:00.000Z", "state": "ok", "error": "", "failing_since": None, "sent": 0, "sent_at": None, "secret": "",
+        "sequence": 41,
+    }  # fmt: skip
+    gateway.on("POST", "/v1/notifications", rule, 201)
+    (tmp_path / "train.sh").write_text(
+        "#!/bin/bash\n#SBATCH --mail-type=END\n#SBATCH --mail-user=a@example.org\ntrue\n"
+    )
+    for verb in ("sbatch", "submit"):
+        ran = run(verb, str(tmp_path / "train.sh"))
+        assert ran.code == 0 and "NOT FOLLOWED" not in ran.err
+        sent = msgspec.json.decode(gateway.requests[-1].read())
+        wanted = {
+            "on": ["end"],
+            "mail": "a@example.org",
+            "name": "job 12",
+            "scopes": ["job:12"],
+            "elements": False,
+            "after": 40,
+        }
+        assert sent == wanted
+        assert "mail" not in str(msgspec.json.decode(gateway.requests[-2].read()).get("(mail)", ""))
+    detail = "expected true: mail goes to your own address"
+    code, document = problem(422, detail, errors=[{"field": "mail", "message": detail}])
+    gateway.on("POST", "/v1/notifications", document, code)
+    ran = run("sbatch", str(tmp_path / "train.sh"))
+    assert (ran.code, ran.out) == (0, "Submitted batch job 12\n") and "--mail-type is NOT FOLLOWED" in ran.err
+    assert msgspec.json.decode(gateway.requests[-1].read())["mail"] is True, "its second try"

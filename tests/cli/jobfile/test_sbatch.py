@@ -7,7 +7,8 @@ import pytest
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader, sbatch
 from fairlead.jobfile.gpu_models import PRODUCT_LABEL
-from fairlead.jobfile.sbatch_options import TranslatedScript
+from fairlead.jobfile.sbatch_options import _MAIL_KINDS, TranslatedScript, take_mail
+from fairlead_schemas.policies.notifications import KINDS
 
 GPU = "nvidia.com/gpu"
 #: What every script of Slurm's has.
@@ -106,7 +107,7 @@ def test_a_directive_becomes_fields_of_a_job_file(directives: list[str], expecte
     "directive",
     [
         "--qos=high",
-        "--mail-type=ALL",
+        "--mail-type=STAGE_OUT",
         "--export=ALL",
         "--no-requeue",
     ],
@@ -173,6 +174,29 @@ def test_an_unreadable_value_is_refused(directive: str) -> None:
     """A directive whose value cannot be read is refused naming it: a guess would be run for days."""
     with pytest.raises(InputRefused, match=directive.partition("=")[0]):
         read(directive)
+
+
+def test_mail_is_wished_by_slurms_kinds() -> None:
+    """It is no part of the job file: a rule of notifications is made after the submit."""
+    found = read("--mail-type=END,FAIL,ARRAY_TASKS", "--mail-user=a@example.org")
+    assert not found.notes and not found.unkept
+    wishes = take_mail([found.job, read("--mail-type=NONE").job, read("--mail-user=a@example.org").job, read().job])
+    assert wishes == [{"on": ["end", "failure"], "elements": True, "to": "a@example.org"}, None, None, None]
+    reader.check(found.job)
+    kinds = {kind for kinds in _MAIL_KINDS.values() for kind in kinds}
+    assert kinds <= set(KINDS)
+
+
+def test_export_of_all_names_the_variables_that_the_script_uses() -> None:
+    """Those that the submitter has; neither what every shell has, nor what is sent by name, nor Slurm's."""
+    body = 'echo $HOME ${EPOCHS} "$WANDB_MODE" $SLURM_JOB_ID $SENT $UNKNOWN'
+    environ = dict.fromkeys(["HOME", "EPOCHS", "WANDB_MODE", "SLURM_JOB_ID", "SENT", "AWS_SECRET"], "x")
+    text = script("--export=ALL,SENT=1", body=body)
+    found = sbatch.read(text, name="train.sh", arguments=[], environ=environ)
+    (note,) = found.notes
+    assert note.startswith("--export=ALL is NOT FOLLOWED: your environment may hold secrets")
+    assert note.endswith("the script names EPOCHS, WANDB_MODE: --export=EPOCHS,WANDB_MODE")
+    assert {k: v for k, v in found.job["env"].items() if not k.startswith("SLURM_")} == {"SENT": "1"}
 
 
 def test_a_node_is_not_named_and_excluded() -> None:

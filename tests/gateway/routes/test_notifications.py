@@ -120,6 +120,34 @@ async def test_a_person_has_a_bounded_number_of_rules() -> None:
         )
 
 
+async def test_rules_about_jobs_that_have_ended_make_room() -> None:
+    """`sbatch --mail-type` makes one for each job. One about other things stays, and so does one whose jobs are not over."""
+    async with AccountsWorld() as world:
+        rule = {"on": ["end"], "mail": True}
+        kept = (await world.ask("POST", PATH, rule, status=201))["id"]
+        made: dict[str, Any] = {}
+        for number in range(RULES_OF_OWNER_MAX + 3):
+            made = await world.ask("POST", PATH, {**rule, "scopes": [f"job:{900 + number}"], "after": 1}, status=201)
+        ids = {each["id"] for each in (await world.ask("GET", PATH))["items"]}
+        assert ids == {kept, made["id"]}, "no job is known by these ids"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"scopes": ["mine"], "after": 1}, "expected it with scopes of jobs only"),
+        ({"scopes": ["job:1", "queue:a"], "after": 1}, "expected it with scopes of jobs only"),
+        ({"scopes": ["job:1"], "after": 10**9}, "expected a sequence of the log"),
+        ({"scopes": ["job:1"], "after": -1}, "expected a sequence of the log"),
+    ],
+)
+async def test_a_rule_begins_in_the_past_for_jobs_alone(words: dict[str, Any], says: str) -> None:
+    """Else a rule would send the whole log."""
+    async with AccountsWorld() as world:
+        refused = await world.ask("POST", PATH, {"on": ["end"], "mail": True, **words}, status=422)
+        assert [each["field"] for each in refused["errors"]] == ["after"] and says in str(refused)
+
+
 async def test_forgetting_a_person_erases_their_rules() -> None:
     """With addresses and keys, whichever gateway they were made by; those of others stay."""
     async with AccountsWorld() as world:

@@ -177,9 +177,10 @@ class AsyncAccessRequests(AsyncStorageRequests):
         name: str = "",
         scopes: "Sequence[str]" = ("mine",),
         elements: bool = False,
+        after: int = 0,
     ) -> "NewNotificationRule":
         """Make a rule: events of the kinds `on` are sent to a webhook (a URL), or by mail (True: to one's own address). The answer has the
-        key of a webhook's signatures, which is not shown again. Raises Denied for a sign-in that is too old, and for a token.
+        key of a webhook's signatures, which is not shown again. `after`: of a rule about jobs alone, the log sequence of their submit. Raises Denied for a sign-in that is too old, and for a token.
         """
         from fairlead_schemas.http.notifications import NewNotificationRule
 
@@ -189,6 +190,7 @@ class AsyncAccessRequests(AsyncStorageRequests):
             "elements": elements,
             **query_of({"webhook": webhook, "name": name}),
             **({"mail": mail} if mail else {}),
+            **({"after": after} if after else {}),
         }
         return decode((await self._post("/v1/notifications", body)).content, NewNotificationRule)
 

@@ -6,7 +6,7 @@ removes the rules of others. URLs and keys are shown to no person again.
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -35,19 +35,30 @@ from fairlead_schemas.http import notifications as doc
 from fairlead_schemas.http.api import Page
 from fairlead_schemas.policies.notifications import MINE, NotificationKind
 from fairlead_schemas.policies.rights import ScopeError, parse_scope
-from fairlead_schemas.units.timestamps import rfc3339, rfc3339_or_none
+from fairlead_schemas.units.timestamps import HOUR_NS, rfc3339, rfc3339_or_none
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import AccessEntry, AccessKind
 
 #: Scopes of one rule.
 SCOPES_MAX = 20
+#: Beginning of a scope that is one job.
+JOB = "job:"
+#: A rule about jobs alone is kept so long after they have ended: its mail may be late.
+KEPT_AFTER_END_NS = HOUR_NS
 #: A test is one attempt of the notifier, which has a bound of its own.
 TEST_S = 20.0
 _ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
+def is_about_jobs(scopes: Sequence[str]) -> bool:
+    """Return True if all scopes are single jobs."""
+    return bool(scopes) and all(scope.startswith(JOB) for scope in scopes)
+
+
 class RuleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of POST /v1/notifications: `webhook` is a URL; `mail` is true for one's own address, or an address without sign-on."""
+    """Body of POST /v1/notifications: `webhook` is a URL; `mail` is true for one's own address, or an address without sign-on.
+    `after`: of a rule about jobs alone, the log sequence of their submit, so that an end before the rule was made is sent as well.
+    """
 
     on: list[NotificationKind]
     webhook: str = ""
@@ -55,6 +66,7 @@ class RuleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str = ""
     scopes: list[str] = msgspec.field(default_factory=lambda: [MINE])
     elements: bool = False
+    after: int = 0
 
 
 class NotificationRoutes:
@@ -83,6 +95,7 @@ class NotificationRoutes:
         channel, to = self._destination(caller, wanted)
         self._require_valid(wanted)
         await self.require_loaded()
+        await self._drop_past(owner)
         self._require_room(owner)
         rule = Rule(
             id="n" + "".join(secrets.choice(_ID_CHARS) for _ in range(12)),
@@ -95,7 +108,7 @@ class NotificationRoutes:
             elements=wanted.elements,
             secret=new_secret() if channel == "webhook" else "",
             made_ns=self._clock(),
-            after=self.views.sequence,
+            after=wanted.after or self.views.sequence,
         )
         await self.store.add(rule)
         shown = msgspec.structs.asdict(document_of(rule, None))
@@ -125,11 +138,28 @@ class NotificationRoutes:
             raise bad_field("on", 'expected kinds such as ["end", "idle"], found none')
         if not 0 < len(wanted.scopes) <= SCOPES_MAX:
             raise bad_field("scopes", f"expected 1 to {SCOPES_MAX} scopes, found {len(wanted.scopes)}")
+        if wanted.after and not is_about_jobs(wanted.scopes):
+            raise bad_field("after", "expected it with scopes of jobs only, such as job:812")
+        if not 0 <= wanted.after <= self.views.sequence:
+            raise bad_field(
+                "after", f"expected a sequence of the log, up to {self.views.sequence}, found {wanted.after}"
+            )
         for at, text in enumerate(wanted.scopes):
             try:
                 _ = text == MINE or parse_scope(text)
             except ScopeError as error:
                 raise bad_field(f"scopes[{at}]", f'{error}; or "{MINE}"') from None
+
+    async def _drop_past(self, owner: str) -> None:
+        """Erase rules of the owner about jobs alone which have ended a while ago: `sbatch --mail-type` makes one for each job."""
+        before_ns = self.views.at_ns - KEPT_AFTER_END_NS
+        for rule in self.store.of(owner):
+            if is_about_jobs(rule.scopes) and all(self._is_past(scope[len(JOB) :], before_ns) for scope in rule.scopes):
+                await self.store.remove(rule.id)
+
+    def _is_past(self, job: str, before_ns: int) -> bool:
+        row = self.views.jobs.rows.get(job)
+        return row is None or 0 < row.ended_ns < before_ns
 
     def _require_room(self, owner: str) -> None:
         if len(self.store.of(owner)) >= RULES_OF_OWNER_MAX:
