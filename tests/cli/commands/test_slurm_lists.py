@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_schemas.http.notifications import NewNotificationRule
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, ended, job_document, node_document, page, problem, queue_document
 
@@ -173,12 +174,25 @@ def test_scancel_sends_other_signals_to_what_runs(gateway: GatewayStub, run: Run
 def test_mail_of_a_script_becomes_a_rule_of_its_job(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """From its submit on. With sign-on it goes to one's own address; where no rule can be made, the job is there and the remark says why."""
     gateway.on("POST", "/v1/jobs", {"id": "12", "sequence": 40}, 201)
-    rule = {
-        "id": "n1", "owner": "ada", "name": "job 12", "channel": "mail", "to": "", "on": ["end"], "scopes": ["job:12"], "elements": False,
-        "made_at": "2026-01-01T00:00:00.000Z", "state": "ok", "error": "", "failing_since": None, "sent": 0, "sent_at": None, "secret": "",
-        "sequence": 41,
-    }  # fmt: skip
-    gateway.on("POST", "/v1/notifications", rule, 201)
+    rule = NewNotificationRule(
+        id="n1",
+        owner="ada",
+        name="",
+        channel="mail",
+        to="",
+        on=["end"],
+        scopes=["job:12"],
+        elements=False,
+        made_at="2026-01-01T00:00:00.000Z",
+        state="ok",
+        sequence=41,
+        error="",
+        failing_since=None,
+        sent=0,
+        sent_at=None,
+        secret="",
+    )
+    gateway.on("POST", "/v1/notifications", msgspec.to_builtins(rule), 201)
     (tmp_path / "train.sh").write_text(
         "#!/bin/bash\n#SBATCH --mail-type=END\n#SBATCH --mail-user=a@example.org\ntrue\n"
     )
