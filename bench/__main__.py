@@ -1,7 +1,7 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
 Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, past, restart, memory, growth,
-warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
+pages, warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py). `python -m bench whatif` plays logs of the
 simulator again and prints how near the plays are (whatif.py).
@@ -31,6 +31,7 @@ from bench import (
     history,
     jobs,
     measured,
+    pages,
     past,
     past_sweep,
     profile,
@@ -78,6 +79,7 @@ ROWS = (
     "restart",
     "memory",
     "growth",
+    "pages",
     "warehouse",
     "measured",
     "telemetry",
@@ -194,6 +196,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_printed(await history.placer_memory()))
     if wanted("growth"):
         rows.append(_printed(await history.growth()))
+    if wanted("pages"):
+        rows += [_printed(row) for row in await pages.rows()]
     if wanted("warehouse"):
         rows += [_printed(row) for row in asking.rows()]
     if wanted("measured"):

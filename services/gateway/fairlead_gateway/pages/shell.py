@@ -78,16 +78,17 @@ def _missing(modules: Iterable[str]) -> str:
 
 def _counts(views: Views, sight: Sight) -> str:
     """Return the tables of jobs, nodes and queues."""
-    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
-    queues = queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path)))
+    seen = [row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)]
+    nodes = node_documents(views, seen[:ROWS_MAX])
+    queues = queue_documents(views, [row for row in views.queues.existing() if sight.queue(row.path)][:ROWS_MAX])
     counts = views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path))
-    simulated = sum(node.simulated for node in nodes)
+    simulated = sum(row.inventory.simulated for row in seen)
     told = f" ({simulated} simulated)" if simulated else ""
-    rows = [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:ROWS_MAX]]
+    rows = [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes]
     return f"""<h1>The cluster</h1>
 <h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in counts.items()])}
-<h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), rows)}
-<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:ROWS_MAX]])}"""
+<h2>Nodes: {len(seen)}{told}</h2>{_table(("node", "state", "GPUs", "free"), rows)}
+<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues])}"""
 
 
 def _queue(queue: Queue) -> tuple[str, ...]:
