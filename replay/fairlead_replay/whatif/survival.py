@@ -7,6 +7,7 @@ emptier than it was. They count here for as long as they were seen.
 
 import hashlib
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,14 +66,34 @@ class SurvivalCurve:
 class Groups:
     """Lengths by group, the most alike first: a user's jobs of a name, of a size, a queue's of a size, the pool's."""
 
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, ...], list[SeenLength]] = {}
+    def __init__(self, groups_max: int = 0) -> None:
+        """`groups_max`: of more groups the one is forgotten that was added to longest ago; 0: none is."""
+        self._groups_max = groups_max
+        self._seen: dict[tuple[str, ...], deque[SeenLength]] = {}
         self._curves: dict[tuple[str, ...], SurvivalCurve] = {}
 
     def add(self, keys: Sequence[tuple[str, ...]], seen: SeenLength) -> None:
         """Take note of a length, in the order of the log."""
         for key in keys:
-            self._seen.setdefault(key, []).append(seen)
+            lengths = self._seen.pop(key, None) or deque(maxlen=GROUP_MAX)
+            lengths.append(seen)
+            self._seen[key] = lengths
+            self._curves.pop(key, None)
+        while self._groups_max and len(self._seen) > self._groups_max:
+            oldest = next(iter(self._seen))
+            del self._seen[oldest]
+            self._curves.pop(oldest, None)
+
+    def last(self, keys: Sequence[tuple[str, ...]], count: int) -> list[SeenLength]:
+        """Return the newest lengths of the most alike group that has so many, the newest last; [] where none has."""
+        for key in keys:
+            if len(seen := self._seen.get(key, ())) >= count:
+                return list(seen)[-count:]
+        return []
+
+    def kept(self) -> list[tuple[tuple[str, ...], list[SeenLength]]]:
+        """Return every group with its lengths, in the order in which they are forgotten."""
+        return [(key, list(seen)) for key, seen in self._seen.items()]
 
     def draw(self, keys: Sequence[tuple[str, ...]], ran_ns: int, chance: float) -> int:
         """Return a length above `ran_ns`. Without a longer own end in any group, it comes to where the middle one of those that were
@@ -99,5 +120,5 @@ class Groups:
     def _curve(self, key: tuple[str, ...]) -> SurvivalCurve:
         found = self._curves.get(key)
         if found is None:
-            found = self._curves[key] = SurvivalCurve(self._seen.get(key, [])[-GROUP_MAX:])
+            found = self._curves[key] = SurvivalCurve(list(self._seen.get(key, ())))
         return found

@@ -1,0 +1,161 @@
+"""Intervals that hold as often as they say: futures are corrected by what came of earlier estimates. Pure.
+
+Scores are distances from the middle future in log(wait + 1 s), in units of the futures' own spread, of estimates like it:
+pool, size, and whether anybody was ahead. The parts of scores that bound an interval move with every hit and miss of the queue (online
+conformal prediction), so that coverage holds where users or settings change.
+"""
+
+from collections import deque
+from math import exp, log1p
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fairlead_replay.estimates.forecast import Forecast
+from fairlead_schemas.units.timestamps import SECOND_NS
+
+#: Share of starts that the interval is to hold, and the parts below and above it.
+COVERAGE = 0.8
+TAIL = (1 - COVERAGE) / 2
+#: Scores that are kept of each kind, and fewest that bound an interval.
+SCORES_MAX, SCORES_MIN = 500, 50
+#: Least spread that futures are taken to have, in log seconds.
+SPREAD_MIN = 0.35
+#: Widening on each side without enough scores, in log seconds.
+WIDER = 1.1
+#: How far a hit or a miss moves a queue's parts.
+STEP = 0.02
+PART_MIN, PART_MAX = 0.004, 0.45
+
+
+class Kind(NamedTuple):
+    """Estimates that are alike."""
+
+    pool: str
+    size: str
+    busy: bool
+
+    @property
+    def key(self) -> str:
+        """The kind as text."""
+        return f"{self.pool}/{self.size}/{'busy' if self.busy else 'idle'}"
+
+
+class Interval(NamedTuple):
+    """Waits in ns: from, middle, to; and whether there were scores enough."""
+
+    low_ns: int
+    middle_ns: int
+    high_ns: int
+    wide: bool
+    #: Earlier estimates of its queue that have come to an end, and how many of them held.
+    like_it: int = 0
+    held: int = 0
+
+
+class Shape(NamedTuple):
+    """Middle and spread of a forecast, in log seconds."""
+
+    middle: float
+    spread: float
+
+
+class QueueParts(msgspec.Struct):
+    """Of one queue: parts of scores below and above the interval, and how often it has held."""
+
+    low: float = TAIL
+    high: float = TAIL
+    #: Newest outcomes: True where the interval held.
+    outcomes: list[bool] = []
+
+
+def size_of(gpu_milli: int) -> str:
+    """Return the size class of a job's GPUs."""
+    if gpu_milli <= 1000:
+        return "1" if gpu_milli == 1000 else "part"
+    return "2-8" if gpu_milli <= 8000 else "more"
+
+
+def log_s(wait_ns: int) -> float:
+    """Return a wait as log seconds."""
+    return log1p(max(0, wait_ns) / SECOND_NS)
+
+
+def from_log_s(value: float) -> int:
+    """Return log seconds as a wait in ns."""
+    return max(0, round((exp(min(value, 30.0)) - 1) * SECOND_NS))
+
+
+def shape_of(forecast: Forecast) -> Shape:
+    """Return middle and spread of a forecast's futures."""
+    low, middle, high = (log_s(forecast.wait_ns(part)) for part in (TAIL, 0.5, 1 - TAIL))
+    return Shape(middle, max(SPREAD_MIN, (high - low) / 2))
+
+
+class Calibrator:
+    """Scores of what came, by kind and by queue."""
+
+    def __init__(self) -> None:
+        self._scores: dict[str, deque[float]] = {}
+        self._queues: dict[str, QueueParts] = {}
+
+    def interval(self, kind: Kind, queue: str, shape: Shape, forecast: Forecast) -> Interval:
+        """Return the interval for a forecast."""
+        parts = self._queues.get(queue) or QueueParts()
+        outcomes = parts.outcomes
+        scores = self._of(kind)
+        if scores is None:
+            low = from_log_s(log_s(forecast.wait_ns(TAIL)) - WIDER)
+            high = from_log_s(log_s(forecast.wait_ns(1 - TAIL)) + WIDER)
+            return Interval(low, forecast.wait_ns(0.5), high, True, len(outcomes), sum(outcomes))
+        low, middle, high = (_part(scores, each) for each in (parts.low, 0.5, 1 - parts.high))
+        bounds = [from_log_s(shape.middle + shape.spread * each) for each in (low, middle, high)]
+        return Interval(bounds[0], bounds[1], bounds[2], False, len(outcomes), sum(outcomes))
+
+    def learn(self, kind: Kind, shape: Shape, wait_ns: int) -> None:
+        """Take note of a wait that was estimated."""
+        score = (log_s(wait_ns) - shape.middle) / shape.spread
+        for key in (kind.key, kind.pool):
+            self._scores.setdefault(key, deque(maxlen=SCORES_MAX)).append(score)
+
+    def judge(self, queue: str, *, below: bool, above: bool) -> None:
+        """Take note of whether an interval held. What comes below makes it longer below, and so above."""
+        parts = self._queues.setdefault(queue, QueueParts(outcomes=[]))
+        parts.low = _bounded(parts.low + STEP * (TAIL - below))
+        parts.high = _bounded(parts.high + STEP * (TAIL - above))
+        parts.outcomes = [*parts.outcomes[-SCORES_MAX + 1 :], not (below or above)]
+
+    def _of(self, kind: Kind) -> list[float] | None:
+        for key in (kind.key, kind.pool):
+            scores = self._scores.get(key, ())
+            if len(scores) >= SCORES_MIN:
+                return sorted(scores)
+        return None
+
+    def dump(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"scores": {key: list(scores) for key, scores in self._scores.items()}, "queues": self._queues}
+
+    @classmethod
+    def load(cls, dumped: Any) -> "Calibrator":
+        """The inverse of `dump`. Raises msgspec.ValidationError."""
+        found, self = msgspec.convert(dumped, _Dumped), cls()
+        self._scores = {key: deque(scores, maxlen=SCORES_MAX) for key, scores in found.scores.items()}
+        self._queues = found.queues
+        return self
+
+
+class _Dumped(msgspec.Struct):
+    scores: dict[str, list[float]]
+    queues: dict[str, QueueParts]
+
+
+def _bounded(part: float) -> float:
+    return min(PART_MAX, max(PART_MIN, part))
+
+
+def _part(rising: list[float], part: float) -> float:
+    at = part * (len(rising) - 1)
+    low = int(at)
+    high = min(low + 1, len(rising) - 1)
+    return rising[low] + (rising[high] - rising[low]) * (at - low)
