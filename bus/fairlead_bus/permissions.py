@@ -193,7 +193,7 @@ SERVICES: dict[str, Permissions] = {
             subjects.rpc("telemetry", "job"),
             subjects.ASK,
         ),
-        (subjects.PAST, subjects.rpc("past", "*"), f"$KV.{subjects.PEOPLE}.*.*"),
+        (subjects.PAST, subjects.ESTIMATES, subjects.rpc("past", "*"), f"$KV.{subjects.PEOPLE}.*.*"),
         answers=True,
     ),
     "gateway": Permissions(
@@ -206,6 +206,7 @@ SERVICES: dict[str, Permissions] = {
             subjects.ASK,
             subjects.PAST,
             subjects.rpc("past", "*"),
+            subjects.ESTIMATES,
             subjects.rpc("*", ALIVE),
             f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),

@@ -6,6 +6,7 @@ conformal prediction), so that coverage holds where users or settings change.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from math import exp, log1p
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ SCORES_MAX, SCORES_MIN = 500, 50
 SPREAD_MIN = 0.35
 #: Widening on each side without enough scores, in log seconds.
 WIDER = 1.1
+#: Name of the way of estimating that is our own; how much more the better ways count, and how fast errors are forgotten.
+FUTURES_WAY, SHARPNESS, FORGETS = "futures", 4.0, 0.04
 #: How far a hit or a miss moves a queue's parts.
 STEP = 0.02
 PART_MIN, PART_MAX = 0.004, 0.45
@@ -67,6 +70,8 @@ class QueueParts(msgspec.Struct):
     high: float = TAIL
     #: Newest outcomes: True where the interval held.
     outcomes: list[bool] = []
+    #: {way of estimating: its mean error in log seconds, the newest counting most}
+    errors: dict[str, float] = {}
 
 
 def size_of(gpu_milli: int) -> str:
@@ -86,10 +91,10 @@ def from_log_s(value: float) -> int:
     return max(0, round((exp(min(value, 30.0)) - 1) * SECOND_NS))
 
 
-def shape_of(forecast: Forecast) -> Shape:
-    """Return middle and spread of a forecast's futures."""
-    low, middle, high = (log_s(forecast.wait_ns(part)) for part in (TAIL, 0.5, 1 - TAIL))
-    return Shape(middle, max(SPREAD_MIN, (high - low) / 2))
+def spread_of(forecast: Forecast) -> float:
+    """Return the spread of a forecast's futures, in log seconds."""
+    low, high = (log_s(forecast.wait_ns(part)) for part in (TAIL, 1 - TAIL))
+    return max(SPREAD_MIN, (high - low) / 2)
 
 
 class Calibrator:
@@ -99,6 +104,24 @@ class Calibrator:
         self._scores: dict[str, deque[float]] = {}
         self._queues: dict[str, QueueParts] = {}
 
+    def blend(self, queue: str, middles_ns: Mapping[str, int]) -> float:
+        """Return the middle of several ways of estimating, in log seconds: each counts the more, the smaller its errors in this queue
+        have been. Without any, that of the futures."""
+        errors = (self._queues.get(queue) or QueueParts()).errors
+        known = {way: errors[way] for way in middles_ns if way in errors}
+        if FUTURES_WAY not in known:
+            return log_s(middles_ns[FUTURES_WAY])
+        weights = {way: exp(-SHARPNESS * error) for way, error in known.items()}
+        return sum(log_s(middles_ns[way]) * weight for way, weight in weights.items()) / sum(weights.values())
+
+    def compare(self, queue: str, middles_ns: Mapping[str, int], wait_ns: int) -> None:
+        """Take note of how far each way of estimating was off."""
+        parts = self._queues.setdefault(queue, QueueParts(outcomes=[], errors={}))
+        for way, said_ns in middles_ns.items():
+            error = abs(log_s(said_ns) - log_s(wait_ns))
+            before = parts.errors.get(way, error)
+            parts.errors[way] = before + (error - before) * FORGETS
+
     def interval(self, kind: Kind, queue: str, shape: Shape, forecast: Forecast) -> Interval:
         """Return the interval for a forecast."""
         parts = self._queues.get(queue) or QueueParts()
@@ -107,7 +130,8 @@ class Calibrator:
         if scores is None:
             low = from_log_s(log_s(forecast.wait_ns(TAIL)) - WIDER)
             high = from_log_s(log_s(forecast.wait_ns(1 - TAIL)) + WIDER)
-            return Interval(low, forecast.wait_ns(0.5), high, True, len(outcomes), sum(outcomes))
+            middle = min(high, max(low, from_log_s(shape.middle)))
+            return Interval(low, middle, high, True, len(outcomes), sum(outcomes))
         low, middle, high = (_part(scores, each) for each in (parts.low, 0.5, 1 - parts.high))
         bounds = [from_log_s(shape.middle + shape.spread * each) for each in (low, middle, high)]
         return Interval(bounds[0], bounds[1], bounds[2], False, len(outcomes), sum(outcomes))
@@ -120,7 +144,7 @@ class Calibrator:
 
     def judge(self, queue: str, *, below: bool, above: bool) -> None:
         """Take note of whether an interval held. What comes below makes it longer below, and so above."""
-        parts = self._queues.setdefault(queue, QueueParts(outcomes=[]))
+        parts = self._queues.setdefault(queue, QueueParts(outcomes=[], errors={}))
         parts.low = _bounded(parts.low + STEP * (TAIL - below))
         parts.high = _bounded(parts.high + STEP * (TAIL - above))
         parts.outcomes = [*parts.outcomes[-SCORES_MAX + 1 :], not (below or above)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_replay.estimates.history import ClusterHistory, JobFacts, PastSubmit
+from fairlead_replay.estimates.lengths_now import LengthsNow, chance_of
 from fairlead_replay.whatif.nodes import STOPPED, SUCCESS, Execution, RunEnd, RunScript
 from fairlead_replay.whatif.survival import uniform
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
@@ -28,8 +29,9 @@ class DrawnLengths:
 
     has_clocks = False
 
-    def __init__(self, history: ClusterHistory, seed: str, future: int) -> None:
-        self._history, self._seed, self._future = history, seed, future
+    def __init__(self, history: ClusterHistory, lengths: LengthsNow, seed: str, future: int) -> None:
+        self._history, self._lengths = history, lengths
+        self._seed, self._future = seed, future
         #: Of jobs that enter in the future.
         self._met: dict[str, JobFacts] = {}
         self._whole: dict[str, int] = {}
@@ -47,8 +49,8 @@ class DrawnLengths:
         if id_ not in self._whole:
             is_running = facts.started_ns and id_ in self._history.jobs
             ran_ns = facts.done_ns + (max(0, now_ns - facts.started_ns) if is_running else 0)
-            chance = uniform(self._seed, self._future, id_)
-            self._whole[id_] = self._history.lengths.draw(facts.keys, ran_ns, chance)
+            chance = chance_of(self._seed, self._future, id_, facts)
+            self._whole[id_] = self._lengths.draw(facts.keys, ran_ns, chance)
             self._done.setdefault(id_, facts.done_ns)
         return self._whole[id_]
 

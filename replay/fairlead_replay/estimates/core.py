@@ -1,8 +1,8 @@
 """Estimates folded from the log: both cores, the history, and the ledger at one sequence. Pure.
 
-    core.evolve(sequence, commit)
-    core.answer(Question(submit=command), now_ns)
-    core.ledger.entries
+core.evolve(sequence, commit)
+core.answer(Question(submit=command), now_ns)
+core.ledger.entries
 """
 
 from typing import NamedTuple
@@ -11,12 +11,11 @@ import msgspec
 
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.estimates.calibration import Interval, Kind, Shape, shape_of, size_of
-from fairlead_replay.estimates.chances import SPEC
-from fairlead_replay.estimates.forecast import FUTURES, WORK_MAX, Forecast, Forecaster
+from fairlead_replay.estimates.calibration import FUTURES_WAY, Interval, Kind, Shape, size_of, spread_of
+from fairlead_replay.estimates.forecast import FUTURES, NEVER_NS, WORK_MAX, Forecast, Forecaster
 from fairlead_replay.estimates.futures import Moment, Question, TwoCores
 from fairlead_replay.estimates.history import ClusterHistory
-from fairlead_replay.estimates.ledger import Entry, Ledger, quantiles_of
+from fairlead_replay.estimates.ledger import Entry, Ledger, Quantiles, quantiles_of
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
@@ -35,6 +34,12 @@ class Answer(NamedTuple):
     forecast: Forecast
     #: None: no interval can be given, `forecast.unknown` says why.
     interval: Interval | None
+    kind: Kind = Kind("", "", False)
+    shape: Shape = Shape(0.0, 1.0)
+    #: {baseline: its three quantiles}
+    baselines: dict[str, Quantiles] = {}
+    #: {way of estimating: the wait that it says}
+    middles_ns: dict[str, int] = {}
 
 
 class EstimatorCore:
@@ -65,9 +70,8 @@ class EstimatorCore:
                     if self._keeps_ledger and self.ledger.samples(commit.at_ns):
                         self._keep(event, commit.at_ns)
                 case ev.JobPlaced():
-                    job = event.job if event.job in self.history.jobs else event.job
                     nodes = tuple([part.node for part in event.parts])
-                    for each in {job, array_of(job) or job}:
+                    for each in sorted({event.job, array_of(event.job) or event.job}):
                         self.ledger.started(each, nodes, commit.at_ns + self.history.start_ns)
                 case ev.JobCancelled():
                     self.ledger.ended(event.job, "cancelled", commit.at_ns)
@@ -96,16 +100,21 @@ class EstimatorCore:
         forecast = asked.forecast(question, futures=futures, work_max=work_max)
         if forecast.unknown or not forecast.waits_ns:
             return Answer(forecast, None)
-        kind, queue, shape = self._kind(question, forecast)
+        queue, request = self._asked(question)
         if forecast.at_once:
             high_ns = forecast.wait_ns(1.0) + AT_ONCE_NS
             return Answer(forecast, Interval(0, forecast.wait_ns(0.5), high_ns, False))
-        return Answer(forecast, self.ledger.calibrator.interval(kind, queue, shape, forecast))
-
-    def _kind(self, question: Question, forecast: Forecast) -> tuple[Kind, str, Shape]:
-        queue, request = self._asked(question)
-        busy = self.cluster.queue.state.in_line > 1
-        return Kind(request.pool, size_of(request.gpu_milli_total), busy), queue, shape_of(forecast)
+        kind = Kind(request.pool, size_of(request.gpu_milli_total), self.cluster.queue.state.in_line > 1)
+        baselines = asked.baselines(question)
+        quantiles = self.ledger.queue_quantiles(queue)
+        if quantiles is not None:
+            baselines["queue_quantile"] = quantiles
+        middles = {way: found[1] for way, found in baselines.items() if found[1] < NEVER_NS}
+        middles[FUTURES_WAY] = forecast.wait_ns(0.5)
+        calibrator = self.ledger.calibrator
+        shape = Shape(calibrator.blend(queue, middles), spread_of(forecast))
+        interval = calibrator.interval(kind, queue, shape, forecast)
+        return Answer(forecast, interval, kind, shape, baselines, middles)
 
     def _asked(self, question: Question) -> tuple[str, Request]:
         if question.submit is not None:
@@ -135,12 +144,8 @@ class EstimatorCore:
         )
         if said.interval is not None:
             entry.said_ns, entry.wide = quantiles_of(said.interval), said.interval.wide
-            entry.kind, _, entry.shape = self._kind(question, said.forecast)
-            if not entry.at_once:
-                entry.baselines = forecaster.baselines(question)
-                quantiles = self.ledger.queue_quantiles(event.queue)
-                if quantiles is not None:
-                    entry.baselines["queue_quantile"] = quantiles
+            entry.kind, entry.shape = said.kind, said.shape
+            entry.baselines, entry.middles_ns = said.baselines, said.middles_ns
         self.ledger.add(entry)
 
     # ------------------------------------------------------------------ kept state
@@ -183,6 +188,3 @@ class _Dumped(msgspec.Struct):
     placer: bytes
     history: dict[str, object]
     ledger: dict[str, object]
-
-
-__all__ = ["AT_ONCE_NS", "SPEC", "Answer", "EstimatorCore"]

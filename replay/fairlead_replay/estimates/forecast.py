@@ -16,16 +16,20 @@ from fairlead_replay.estimates.chances import DrawnLengths, facts_of
 from fairlead_replay.estimates.futures import FutureStart, Moment, Question, play_future
 from fairlead_replay.estimates.history import ClusterHistory
 from fairlead_replay.estimates.layout import LengthOf, Line, lay_out, line_of
-from fairlead_schemas.units.timestamps import DAY_NS
+from fairlead_replay.estimates.lengths_now import LengthsNow
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS
 
 #: Futures of one question: half of them with submits that may still come.
 FUTURES, FUTURES_MIN = 32, 6
+LAID_OUT_FUTURES = 16
 #: Work of one question, in events; a copy of the cores counts as this share of its jobs.
-WORK_MAX, COPY_SHARE = 4_000, 0.25
+WORK_MAX, COPY_SHARE = 2_400, 0.25
 #: Longer lines are laid out.
-PLAYED_LINE_MAX = 400
+PLAYED_LINE_MAX = 20
 #: Jobs that are laid out for one question, over all its futures.
 LAID_OUT_MAX = 60_000
+#: Lengths to which an outlived estimate of the last two is raised (Tsafrir et al.).
+RAISED_NS = tuple(each * MINUTE_NS for each in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
 #: What never starts in a future counts as this far away.
 NEVER_NS = 365 * DAY_NS
 
@@ -83,6 +87,7 @@ class Forecaster:
     def __init__(self, moment: Moment, state: QueueState, history: ClusterHistory, seed: str) -> None:
         """`state`: that of the queue at the moment."""
         self.moment, self._state, self._history = moment, state, history
+        self._lengths = LengthsNow(history, moment.now_ns)
         self._seed = f"{seed}:{moment.sequence}"
 
     def forecast(self, question: Question, *, futures: int = FUTURES, work_max: int = WORK_MAX) -> Forecast:
@@ -91,18 +96,18 @@ class Forecaster:
         unknown = self._unknown(question)
         if unknown:
             return told._replace(unknown=unknown)
-        first = self._play(question, 0, work_max)
+        first = self._play(question, 0, 0)
         if first.refused:
             return told._replace(unknown="refused", code=first.refused)
-        if first.at_once:
-            return self._told(told, [first, *self._play_more(question, [first], 4, work_max)])
+        if first.at_once:  # nothing that is drawn has any part in it
+            return self._told(told, [first])
         line = self._line(question)
-        if line is not None and len(line.waiting) <= PLAYED_LINE_MAX and first.start_ns:
-            starts = [first, *self._play_more(question, [first], futures, work_max)]
-            if len(starts) >= min(FUTURES_MIN, futures) and all(each.start_ns for each in starts):
-                return self._told(told, starts)
         if line is None:
             return told._replace(unknown="no_node")
+        if len(line.waiting) <= PLAYED_LINE_MAX:
+            starts = self._play_all(question, futures, work_max)
+            if len(starts) >= min(FUTURES_MIN, futures):
+                return self._told(told, starts)
         return self._laid_out(told._replace(basis="laid_out", more=line.more), line, question, futures)
 
     def _told(self, told: Forecast, starts: list[FutureStart]) -> Forecast:
@@ -116,22 +121,26 @@ class Forecaster:
     def _play(self, question: Question, future: int, events_max: int) -> FutureStart:
         busy = future % 2 == 1
         return play_future(
-            self.moment, self._history, question, self._seed, future // 2, busy=busy, events_max=events_max
+            self.moment,
+            self._history,
+            self._lengths,
+            question,
+            self._seed,
+            future // 2,
+            busy=busy,
+            events_max=events_max,
         )
 
-    def _play_more(
-        self, question: Question, played: list[FutureStart], futures: int, work_max: int
-    ) -> list[FutureStart]:
-        copy = round(len(self._state.jobs) * COPY_SHARE)
-        work = played[0].events + copy
-        more: list[FutureStart] = []
-        while len(played) + len(more) < futures and work + copy < work_max:
-            start = self._play(question, len(played) + len(more), work_max - work)
-            work += start.events + copy
+    def _play_all(self, question: Question, futures: int, work_max: int) -> list[FutureStart]:
+        """Return the futures that the work allows; [] where one does not come to the start."""
+        work, starts = 0, list[FutureStart]()
+        while len(starts) < futures and work < work_max:
+            start = self._play(question, len(starts), max(1, work_max // FUTURES_MIN))
+            work += start.events + round(len(self._state.jobs) * COPY_SHARE)
             if not start.start_ns:
-                break
-            more.append(start)
-        return more
+                return []
+            starts.append(start)
+        return starts
 
     def _unknown(self, question: Question) -> Unknown:
         state = self._state
@@ -174,11 +183,11 @@ class Forecaster:
             return line_of(state, job)
 
     def _laid_out(self, told: Forecast, line: Line, question: Question, futures: int) -> Forecast:
-        count = max(4, min(futures, LAID_OUT_MAX // max(1, len(line.waiting) + len(line.running))))
+        count = max(4, min(futures, LAID_OUT_FUTURES, LAID_OUT_MAX // max(1, len(line.waiting) + len(line.running))))
         now_ns = self.moment.now_ns
         waits: list[int] = []
         for future in range(count):
-            drawn = DrawnLengths(self._history, self._seed, future)
+            drawn = DrawnLengths(self._history, self._lengths, self._seed, future)
             if question.submit is not None:
                 drawn.meet("0", facts_of(question.submit, now_ns))
             start_ns = lay_out(line, now_ns, self._end_of(drawn), self._length_of(drawn))
@@ -223,7 +232,10 @@ class Forecaster:
             length_ns, facts = length_of(id_), self._history.facts_of(id_)
             if length_ns is None or facts is None:
                 return None
-            return max(now_ns, (facts.started_ns or now_ns) + length_ns - facts.done_ns)
+            ran_ns = facts.done_ns + (now_ns - facts.started_ns if facts.started_ns else 0)
+            if length_ns <= ran_ns:  # it has outlived its estimate, which is raised in steps
+                length_ns = next((each for each in RAISED_NS if each > ran_ns), 2 * ran_ns)
+            return now_ns + length_ns - ran_ns
 
         return end_of
 

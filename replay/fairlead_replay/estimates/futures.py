@@ -11,6 +11,7 @@ from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.estimates.chances import DrawnLengths, arrivals, commands, facts_of
 from fairlead_replay.estimates.history import ClusterHistory
+from fairlead_replay.estimates.lengths_now import LengthsNow
 from fairlead_replay.fold import FoldedCluster
 from fairlead_replay.whatif.nodes import PlayedNodes
 from fairlead_replay.whatif.player import GivenCommit, PlayedLog, Player, PlayStalled
@@ -154,11 +155,19 @@ def _fields(command: SubmitJob) -> dict[str, object]:
 
 
 def play_future(
-    moment: Moment, history: ClusterHistory, question: Question, seed: str, future: int, *, busy: bool, events_max: int
+    moment: Moment,
+    history: ClusterHistory,
+    lengths: LengthsNow,
+    question: Question,
+    seed: str,
+    future: int,
+    *,
+    busy: bool,
+    events_max: int,
 ) -> FutureStart:
     """Play one future until the job has its place, or so many events have come. `busy`: others submit meanwhile."""
     now_ns = moment.now_ns
-    behaviour = DrawnLengths(history, seed, future)
+    behaviour = DrawnLengths(history, lengths, seed, future)
     log = PlayedLog(cluster=moment.cores())
     placer = log.cluster.placer
     stimuli = FutureStimuli(question, now_ns, behaviour)
@@ -180,9 +189,7 @@ def play_future(
         return FutureStart(0, player.now_ns, events=log.counts.total())
     placed, displaced = stimuli.placed, tuple(sorted(stimuli.displaced.items()))
     if placed is None:
-        return FutureStart(
-            0, player.now_ns, displaced=displaced, refused=stimuli.refused, events=log.counts.total()
-        )
+        return FutureStart(0, player.now_ns, displaced=displaced, refused=stimuli.refused, events=log.counts.total())
     return FutureStart(
         player.now_ns + history.start_ns,
         player.now_ns,

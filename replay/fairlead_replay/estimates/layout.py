@@ -39,7 +39,10 @@ def line_of(state: QueueState, job: LiveJob) -> Line:
     """Return what a job of a pool waits for, reduced to resources that are short."""
     pool = job.lane.request_class.pool
     tree = pool.tree
-    nodes: list[QueueNode] = [tree.root, *(each for each in job.lane.leaf.node.up() if each.bounded and each is not tree.root)]
+    nodes: list[QueueNode] = [
+        tree.root,
+        *(each for each in job.lane.leaf.node.up() if each.bounded and each is not tree.root),
+    ]
     places = {id(node): at for at, node in enumerate(nodes)}
     width = len(tree.capacity)
 

@@ -45,6 +45,8 @@ class Entry(msgspec.Struct):
     #: Too few earlier estimates were like it.
     wide: bool = False
     baselines: dict[str, Quantiles] = {}
+    #: {way of estimating: the wait that it says}
+    middles_ns: dict[str, int] = {}
     kind: Kind = Kind("", "", False)
     shape: Shape = Shape(0.0, 1.0)
     #: waiting | started | cancelled | ended (without a start)
@@ -121,6 +123,7 @@ class Ledger:
             entry.held = at_ns <= entry.bounds_ns[1]
             return
         self._waits.setdefault(entry.queue, deque(maxlen=WAITS_MAX)).append(entry.wait_ns)
+        self.calibrator.compare(entry.queue, entry.middles_ns, entry.wait_ns)
         self.calibrator.learn(entry.kind, entry.shape, entry.wait_ns)
         if entry.held is None:
             low_ns, high_ns = entry.bounds_ns

@@ -23,9 +23,10 @@ from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log import Folded, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_replay.estimates.estimator import Estimator
 from fairlead_replay.past.keyframe_writer import KeyframeWriter
 from fairlead_replay.past.keyframes import BYTES_MAX, KeyframeStore
-from fairlead_schemas.queries import past, studies
+from fairlead_schemas.queries import estimates, past, studies
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 
@@ -88,6 +89,7 @@ class Past:
         self._settings = settings or PastSettings()
         self.live = LiveViews(bus, saves=False)
         self._writer = KeyframeWriter(self.live.views, {})
+        self._estimator = Estimator(bus, self._settings.directory)
         self._documents: PastDocuments | None = None
         self._store_task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -108,6 +110,7 @@ class Past:
             return bus_faults.end_service(NAME, error)
         served = [
             await self._bus.serve(subjects.PAST, self._take, group=NAME),
+            await self._bus.serve(subjects.ESTIMATES, self._estimate, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
             await self._bus.serve(studies.START, self._take_study, group=NAME),
             await self._bus.serve(studies.follow_up(self._process), self._take_study),
@@ -115,6 +118,7 @@ class Past:
         ]
         works = (self.live.run(), self.live.watch_end(), self._read_names(), self._stopping.wait())
         tasks = [asyncio.create_task(work) for work in works]
+        estimating = asyncio.create_task(self._estimator.run())
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -127,9 +131,9 @@ class Past:
         finally:
             for subscription in served:
                 await subscription.close()
-            for task in tasks:
+            for task in (*tasks, estimating):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, estimating, return_exceptions=True)
             if self._studies is not None:
                 await self._studies.close()
             await self._writer.settle()
@@ -288,6 +292,16 @@ class Past:
             self._studies = Studies(self._bus, lambda: self.live.views, self._process, bounds)
         return self._studies
 
+    async def _estimate(self, message: Message) -> bytes:
+        """Answer a question about starts; the estimator is a process of its own."""
+        try:
+            ask = estimates.decode_ask(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return estimates.encode(estimates.EstimatesAnswer(error="invalid", message=str(error)))
+        sequence = ask.sequence if isinstance(ask, estimates.AskStart) else 0
+        answer = await self._estimator.ask(message.payload, sequence)
+        return answer if isinstance(answer, bytes) else estimates.encode(answer)
+
     # -- signs of life
 
     async def _state(self, message: Message) -> bytes:
@@ -307,6 +321,8 @@ class Past:
             "keyframes": len(places),
             "keyframe_bytes": sum(place.bytes for place in places),
             "written": self._writer.written,
+            "estimated": self._estimator.answered,
+            "estimates_refused": self._estimator.refused,
         }
 
 

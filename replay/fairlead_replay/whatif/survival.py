@@ -49,6 +49,17 @@ class SurvivalCurve:
         """Return the number of own ends that are longer."""
         return len(self._lengths) - bisect_right(self._lengths, ran_ns)
 
+    @property
+    def longest(self) -> int:
+        """The longest own end; 0: there is none."""
+        return self._lengths[-1] if self._lengths else 0
+
+    def survives(self, ran_ns: int) -> float:
+        """Return the share of those that lasted so long which last longer than every own end that was seen."""
+        first = bisect_right(self._lengths, ran_ns)
+        alive = self._survival[first - 1] if first else 1.0
+        return self._survival[-1] / alive if self._survival and alive else 0.0
+
     def draw(self, ran_ns: int, chance: float) -> int | None:
         """Return a length above `ran_ns`, by the share of runs that lasted so long; None where none is known to have. What
         lasts longer than every own end is given the longest of them."""
@@ -90,6 +101,10 @@ class Groups:
             if len(seen := self._seen.get(key, ())) >= count:
                 return list(seen)[-count:]
         return []
+
+    def seen(self, key: tuple[str, ...]) -> list[SeenLength]:
+        """Return a group's lengths, the newest last."""
+        return list(self._seen.get(key, ()))
 
     def kept(self) -> list[tuple[tuple[str, ...], list[SeenLength]]]:
         """Return every group with its lengths, in the order in which they are forgotten."""

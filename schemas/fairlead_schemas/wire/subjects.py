@@ -37,6 +37,8 @@ GANGS = "fairlead.gang.*.*"
 ASK = "fairlead.ask"
 #: Where the gateway asks for documents as of a past moment.
 PAST = "fairlead.past"
+#: Where the gateway asks the same process for estimates of starts.
+ESTIMATES = "fairlead.estimates"
 
 
 def log(writer: str) -> str:
