@@ -67,10 +67,9 @@ class Estimator:
                     await self._wanted.wait()
             while True:
                 try:
-                    await self._feed()
+                    await self._feed_while_alive()
                 except (EstimatorGone, OSError, TimeoutError, BusError) as error:
                     log.warning("estimator ended, it is started anew", reason=str(error) or type(error).__name__)
-                self._kill()
                 self._wanted.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(AGAIN_S):
@@ -78,7 +77,6 @@ class Estimator:
         except LogDamaged as error:
             log.error("estimator stopped: the log is damaged", reason=str(error))
         finally:
-            self._kill()
             await asyncio.gather(*self._asked, return_exceptions=True)
 
     async def ask(self, question: bytes, sequence: int) -> EstimatesAnswer | bytes:
@@ -123,9 +121,23 @@ class Estimator:
 
     # ------------------------------------------------------------------ feeding
 
-    async def _feed(self) -> None:
+    async def _feed_while_alive(self) -> None:
         self.fed = 0
-        self._process = await asyncio.create_subprocess_exec(
+        self._process = process = await self._started()
+        feeding, ended = asyncio.create_task(self._feed()), asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait((feeding, ended), return_when=asyncio.FIRST_COMPLETED)
+            if feeding.done():
+                feeding.result()
+            raise EstimatorGone(f"exit code {process.returncode}")
+        finally:
+            self.fed = 0
+            feeding.cancel()
+            self._kill()
+            await asyncio.gather(feeding, ended, return_exceptions=True)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "fairlead_replay.estimates.worker",
@@ -134,6 +146,8 @@ class Estimator:
             env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             limit=1 << 20,
         )
+
+    async def _feed(self) -> None:
         log_id = await identity(self._bus)
         self._path = self._directory / f"estimates-{log_id[:16]}.state"
         after = await self._restored(self._path)
