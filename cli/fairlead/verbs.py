@@ -206,6 +206,12 @@ VERBS: tuple[Verb, ...] = (
         "usage:usage",
         "Show who had how many GPU-hours of which model in a month or between two times, and what they cost.",
     ),
+    Verb(
+        "The record",
+        "estimates",
+        "estimates:estimates",
+        "Show how right the estimates of starts were: by queue, then those that were furthest off.",
+    ),
     Verb("The record", "prices", "usage:prices_app", "List the prices of GPUs, or set one from a moment on."),
     Verb(
         "The record",

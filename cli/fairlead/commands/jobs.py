@@ -173,6 +173,9 @@ def _write(found: list[Job], output: Format) -> None:
 def why(
     ids: NamedIds,
     at: Annotated[str, typer.Option("--at", help="At this log sequence or RFC 3339 time instead of now.")] = "",
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say also when a waiting job starts; takes up to some seconds.")
+    ] = False,
     output: Output = Format.table,
 ) -> None:
     """Say why a job is where it is: one reason, its evidence, what would start it now, the next step.
@@ -181,10 +184,13 @@ def why(
 
     fairlead why train-llm
 
+    fairlead why 812 --estimate
+
     fairlead why 812 --at 40213
     """
     with connect() as client:
-        answers = [client.why(job_id, at=moment_of(at)) for job_id in pick(client, ids, names=True)]
+        moment = moment_of(at)
+        answers = [client.why(each, at=moment, estimate=estimate) for each in pick(client, ids, names=True)]
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     elif output is Format.names:

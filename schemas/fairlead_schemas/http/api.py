@@ -427,6 +427,95 @@ class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     amount: int = 0
 
 
+class Yielding(msgspec.Struct, kw_only=True):
+    """A run that is asked to yield to the job, in so many of the futures."""
+
+    job: str
+    rule: str
+    futures: int
+
+
+class Sooner(msgspec.Struct, kw_only=True):
+    """A change with which the job would start earlier, and when."""
+
+    #: smaller | other_queue | time_limit
+    kind: str
+    message: str
+    start_at: str
+
+
+class Forecast(msgspec.Struct, kw_only=True):
+    """When a job starts, from futures that are played by the scheduler's own code; an interval that holds 80 % of the time."""
+
+    #: null: no interval can be given, `note` says why.
+    from_at: str | None = None
+    middle_at: str | None = None
+    to_at: str | None = None
+    #: It starts at once; and where.
+    at_once: bool = False
+    nodes: list[str] = []
+    #: Nodes that the caller may not see; `nodes` leaves them out.
+    nodes_hidden: int = 0
+    displaces: list[Yielding] = []
+    #: Number of such runs that the caller may not see; `displaces` leaves them out.
+    displaces_hidden: int = 0
+    #: How many futures say so, and how they were made.
+    futures: int = 0
+    basis: str = ""
+    #: Earlier estimates of its queue of which it is known what came, and how many of their intervals held.
+    like_it: int = 0
+    held: int = 0
+    #: Too few of them: the interval is wider than it need be.
+    wide: bool = False
+    #: Changes with which it would start earlier, each on its own.
+    sooner: list[Sooner] = []
+    note: str = ""
+    sequence: int = 0
+
+
+class QueueEstimates(msgspec.Struct, kw_only=True):
+    """How right the estimates of a queue were. null: there is none yet."""
+
+    queue: str
+    #: Estimates with an interval whose jobs have started, and the part of them that held.
+    estimates: int
+    coverage: float | None
+    #: Mean pinball loss in log seconds; and over that of simple ways of estimating: below 1 is better than they.
+    pinball: float | None
+    against: dict[str, float]
+    #: Median length of the interval, in middles of it.
+    width: float | None
+    #: "Starts at once" that was said, and was true.
+    at_once: int
+    at_once_true: int
+    #: Jobs of which no interval could be given, and jobs that wait still.
+    unknown: int
+    waiting: int
+
+
+class EstimateGiven(msgspec.Struct, kw_only=True):
+    """An estimate and what came."""
+
+    job: str
+    queue: str
+    at: str
+    from_at: str
+    to_at: str
+    started_at: str
+    held: bool
+    loss: float
+    sequence: int
+
+
+class Estimates(msgspec.Struct, kw_only=True):
+    """The ledger of estimates."""
+
+    queues: list[QueueEstimates]
+    #: Those with the greatest loss, of jobs that the caller may see.
+    worst: list[EstimateGiven]
+    sequence: int
+
+
 class Why(msgspec.Struct, kw_only=True):
     """Explanation of a job's state, as of a sequence."""
 
@@ -437,6 +526,8 @@ class Why(msgspec.Struct, kw_only=True):
     #: For a waiting job: the smallest changes with which it could start, each on its own, as the queue can
     #: determine.
     changes: list[SuggestedChange] = []
+    #: For a waiting job that was asked about with `estimate`: when it starts.
+    forecast: Forecast | None = None
     #: What could not be found out, and why.
     note: str = ""
     #: For a failed job: the last lines printed by its deciding rank, 200 at most. For a job about to start: the
@@ -514,7 +605,10 @@ class DryRun(msgspec.Struct, kw_only=True):
     displaces: list[Displaced] = []
     #: Number of such runs that the caller may not see; `displaces` leaves them out.
     displaces_hidden: int = 0
+    #: By time limits alone.
     estimate: StartEstimate | None = None
+    #: From what jobs like it took; null: it was not asked for (of a list only the first job has one).
+    forecast: Forecast | None = None
     sequence: int
 
 

@@ -16,7 +16,7 @@ Exact amounts are milli-GPU times nanoseconds, as integers: 3,600,000,000,000,00
 Readers of JSON that know floats only (JavaScript, jq) take `gpu_hours`.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -71,6 +71,30 @@ MEDIA_TYPES: dict[SqlFormat, str] = {
 ROWS_MAX = 10_000
 
 
+#: {column of the table `start_estimates`: its type}. The ledger is folded by another process, so its rows come with the query.
+START_ESTIMATES = {
+    "job": "VARCHAR",
+    "user": "VARCHAR",
+    "queue": "VARCHAR",
+    "pool": "VARCHAR",
+    "sequence": "BIGINT",
+    "at": "TIMESTAMP_NS",
+    "basis": "VARCHAR",
+    "futures": "INTEGER",
+    "at_once": "BOOLEAN",
+    "unknown": "VARCHAR",
+    "from_at": "TIMESTAMP_NS",
+    "middle_at": "TIMESTAMP_NS",
+    "to_at": "TIMESTAMP_NS",
+    "outcome": "VARCHAR",
+    "over_at": "TIMESTAMP_NS",
+    "held": "BOOLEAN",
+    "nodes": "VARCHAR[]",
+    "got": "VARCHAR[]",
+    "loss": "DOUBLE",
+}
+
+
 class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "sql")."""
 
@@ -84,6 +108,8 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     id: str = ""
     #: {principal: login name}: rows of the table `people` of this one query. The warehouse has no names.
     people: dict[str, str] = {}
+    #: Rows of the table `start_estimates` of this one query, in the order of START_ESTIMATES.
+    start_estimates: list[list[Any]] = []
 
 
 class SqlCancel(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -40,6 +40,7 @@ from fairlead_gateway.pages.web_files import WebFiles, folder
 from fairlead_gateway.routes import (
     access,
     audit,
+    estimates,
     events,
     gpu_usage,
     idle,
@@ -78,6 +79,7 @@ from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, sign_on_file
 from fairlead_gateway.signon.short_lived import ShortLived
 from fairlead_gateway.signon.sign_on import SignOn
+from fairlead_gateway.sources.estimates_client import EstimatesClient
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import JobWaits
 from fairlead_gateway.sources.live_views import LiveViews
@@ -203,7 +205,7 @@ class Gateway:
     def _cluster_routes(self) -> list[Router]:
         """Return the routes about jobs, queues and nodes."""
         bus, views, waiter, registries = self._bus, self.views, self.waiter, self.settings.registries
-        past, explaining = self.past, ExplainerClient(bus)
+        past, explaining, estimating = self.past, ExplainerClient(bus), EstimatesClient(bus, views)
         per_minute = self.settings.http.submits_per_minute
         submits = RateLimit(per_minute, "too_many_submits", "jobs", "FAIRLEAD_HTTP_SUBMITS")
         changes = queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))
@@ -218,12 +220,13 @@ class Gateway:
             pieces.routes(views, self.pieces),
             run_files.routes(views, bus, self.callers),
             tunnels.routes(self.tunnels),
-            why.routes(why.WhyRoutes(views, bus, past, explaining)),
+            why.routes(why.WhyRoutes(views, bus, past, explaining, estimating)),
+            estimates.routes(views, estimating),
             queues.pool_routes(views, past, explaining),
             prices.routes(views, self.queue, waiter),
             storage.routes(storage.StorageRoutes(views, self.storage, waiter, self.accounts, self.pieces)),
             gpu_usage.usage_routes(views, bus, self.accounts),
-            sql.routes(sql.SqlRoutes(views, bus, self.accounts)),
+            sql.routes(sql.SqlRoutes(views, bus, self.accounts, estimating)),
             whatif.routes(whatif.WhatIfRoutes(views, bus, self.callers)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
@@ -232,7 +235,7 @@ class Gateway:
             access.routes(views, self.accounts, past),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, registries, submits, self.pieces),
-                submit.DryRunRoutes(views, waiter, explaining, registries=registries),
+                submit.DryRunRoutes(views, waiter, explaining, registries=registries, estimates=estimating),
             ),
         ]
 

@@ -215,3 +215,18 @@ async def test_names_of_people_are_those_of_one_query(house: House) -> None:
     assert await house.rows(query) == []
     assert await house.code("INSERT INTO people VALUES ('p1', 'eve')") == "forbidden"
     assert await house.code("CREATE TEMP TABLE people AS SELECT 1") == "forbidden"
+
+
+async def test_rows_of_estimates_are_those_of_one_query(house: House) -> None:
+    """They come with the query and are NULL where there is nothing; the next one has none, and no statement changes them."""
+    at_ns = 1_800_000_000 * 10**9
+    full = ["7", "ada", "a", "", 12, at_ns, "played", 32, False, None, at_ns, at_ns, at_ns + 60 * 10**9]
+    rows = [
+        [*full, "started", at_ns, True, [], ["n1"], 0.25],
+        ["8", "ada", "a", "", 13, at_ns, "played", 0, False, "held", *[None] * 3, "waiting", None, None, [], [], None],
+    ]
+    query = "SELECT job, epoch(to_at - from_at), held, got, unknown, loss FROM start_estimates ORDER BY job"
+    answer = await house.ask(query, start_estimates=rows)
+    assert answer["rows"] == [["7", 60.0, True, ["n1"], None, 0.25], ["8", None, None, [], "held", None]]
+    assert await house.rows("SELECT count(*) FROM start_estimates") == [[0]]
+    assert await house.code("INSERT INTO start_estimates (job) VALUES ('9')") == "forbidden"

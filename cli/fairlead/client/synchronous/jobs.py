@@ -16,6 +16,7 @@ from fairlead.client.synchronous.transport import Transport
 from fairlead.errors import InputRefused, Unreachable, WaitTimedOut, hint_for
 from fairlead_schemas.http.api import (
     DryRun,
+    Estimates,
     IdleFileResult,
     IdleOverview,
     IdleScope,
@@ -125,9 +126,16 @@ class JobsRequests(Transport):
         query = {"until": until, "wait_s": wait_s} if until and wait_s else {}
         return decode((self._get(f"/v1/jobs/{job_id}", query)).content, Job)
 
-    def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
-        """Return the reason for a job's state now, or at a log sequence or an RFC 3339 time."""
-        return decode((self._get(f"/v1/jobs/{job_id}/why", {"at": at})).content, dict[str, Any])
+    def why(self, job_id: str, *, at: str = "", estimate: bool = False) -> dict[str, Any]:
+        """Return the reason for a job's state now, or at a log sequence or an RFC 3339 time. `estimate`: add when a waiting job
+        starts, which takes up to some seconds.
+        """
+        query = {"at": at, "estimate": "true" if estimate and not at else ""}
+        return decode((self._get(f"/v1/jobs/{job_id}/why", query)).content, dict[str, Any])
+
+    def estimates(self) -> Estimates:
+        """Return how right the estimates of starts were, by queue, and the worst of them."""
+        return decode((self._get("/v1/estimates", {})).content, Estimates)
 
     def job_metrics(
         self, job_id: str, *, start: str = "", end: str = "", step: str = "", attempt: int = 0

@@ -37,6 +37,14 @@ def require_submit(views: Views, caller: Caller, queue: str, project: str, field
     caller.note_submit(queue, project)
 
 
+def may_submit(views: Views, caller: Caller, queue: str) -> bool:
+    """Return True if the caller may submit jobs of no project to a queue that is there."""
+    row = views.queues.rows.get(queue)
+    if row is None or not row.exists:
+        return False
+    return caller.is_open or caller.may("job:submit", submit_target(views, queue, "", caller.user))
+
+
 def require_move(views: Views, caller: Caller, job: str, queue: str) -> None:
     """Raise HttpError unless the caller may submit a job of its project and owner to a queue, as `require_submit` does. The job is in its
     project already, whoever moves it; the right to take it from its queue, `job:cancel`, is the route's.

@@ -15,12 +15,14 @@ from fairlead_bus.port import Bus
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.access.warehouse_rows import warehouse_caller
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, read_request
 from fairlead_gateway.routes.access import known_principals
 from fairlead_gateway.routes.request_bodies import SqlQueryRequest
 from fairlead_gateway.routes.router import Router, extra_of, listed
+from fairlead_gateway.sources.estimates_client import EstimatesClient
 from fairlead_gateway.sources.service_queries import TelemetryFault, document_of, request_telemetry
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, QueryCaller, SqlFormat
@@ -35,7 +37,8 @@ CANCELS_MAX = 20
 CANCEL_AGAIN_S = 0.1
 
 
-#: Queries that name the table with login names, and its rows at most.
+#: Queries that name the table of estimates; and that with login names, and its rows at most.
+_ESTIMATES = re.compile(r"\bstart_estimates\b", re.IGNORECASE)
 _NAMES = re.compile(r"\bpeople\b", re.IGNORECASE)
 PEOPLE_MAX = 15_000
 
@@ -43,10 +46,11 @@ PEOPLE_MAX = 15_000
 class SqlRoutes:
     """Asks for people."""
 
-    def __init__(self, views: Views, bus: Bus, accounts: Accounts) -> None:
+    def __init__(self, views: Views, bus: Bus, accounts: Accounts, estimates: EstimatesClient) -> None:
         self._views = views
         self._bus = bus
         self._accounts = accounts
+        self._estimates = estimates
 
     async def ask(self, request: Request, form: str) -> Response:
         """Answer one query. Raise HttpError."""
@@ -60,6 +64,8 @@ class SqlRoutes:
         asked |= {k: v for k, v in (("limit", wish.limit), ("timeout_s", wish.timeout_s)) if v is not None}
         if _NAMES.search(wish.query):
             asked["people"] = await self._people(caller_of(request))
+        if _ESTIMATES.search(wish.query):
+            asked["start_estimates"] = await self._estimates.rows(Sight(self._views, caller_of(request)))
         answer = await self._answer(request, caller, name, encode(asked))
         return _response(answer, wanted)
 

@@ -42,6 +42,7 @@ from fairlead_gateway.routes.job_translator import (
 )
 from fairlead_gateway.routes.pieces import tree_fault
 from fairlead_gateway.routes.router import Router, in_body, json_content, one_or_list
+from fairlead_gateway.sources.estimates_client import EstimatesClient
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
@@ -328,10 +329,12 @@ class DryRunRoutes:
         explaining: ExplainerClient,
         clock: Callable[[], int] = time.time_ns,
         registries: Registries | None = None,
+        estimates: EstimatesClient | None = None,
     ) -> None:
         self._views = views
         self._waiter = waiter
         self._explaining = explaining
+        self._estimates = estimates
         self._clock = clock
         self._registries = registries
 
@@ -349,6 +352,10 @@ class DryRunRoutes:
             found = await self._try(commands, several=several)
         except HttpError as refused:
             raise refused if caller.is_open else shown_refusal(sight, refused) from None
+        if self._estimates is not None and found and found[0].valid and found[0].checked == "queue":
+            now_ns = max(self._clock(), self._views.at_ns)
+            submit = msgspec.structs.replace(commands[0], spec=_NO_SPEC)
+            found[0].forecast = await self._estimates.start(sight, now_ns, submit=submit)
         return [shown_dry_run(sight, each) for each in found]
 
     async def _try(self, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:

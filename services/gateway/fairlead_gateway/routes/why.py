@@ -11,10 +11,10 @@ up on request, on the bus and in the agent's own file, and are available as long
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, BusError
 from fairlead_gateway.access.caller import Caller
@@ -27,6 +27,7 @@ from fairlead_gateway.routes.documents import attempts_of
 from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
 from fairlead_gateway.routes.query import At, retired_job, was_retired
 from fairlead_gateway.routes.router import Router, on_job
+from fairlead_gateway.sources.estimates_client import EstimatesClient
 from fairlead_gateway.sources.historical_views import HistoricalViews, SeenMoment
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
@@ -65,6 +66,8 @@ async def log_tail(bus: Bus, views: Views, row: JobRow) -> list[str]:
 
 #: States in which a job may wait in the queue's line, or for a place.
 WAITING = frozenset({"queued", "offered"})
+#: Further states, in which it waits for a time, a job or a person.
+MAY_START = WAITING | {"scheduled", "held"}
 #: The views get so long to fold what the explainer has seen, and look so often.
 FOLLOW_S = 1.0
 LOOK_S = 0.005
@@ -81,11 +84,13 @@ class WhyRoutes:
         bus: Bus,
         past: HistoricalViews,
         explaining: ExplainerClient,
+        estimates: EstimatesClient | None = None,
     ) -> None:
         self._views = views
         self._bus = bus
         self.past = past
         self._explaining = explaining
+        self._estimates = estimates
 
     async def now(self, job: str) -> Any:
         """Return the reason as it is now. Raise Refused (404)."""
@@ -113,6 +118,12 @@ class WhyRoutes:
         why = _why(views, job, row, self.past.clock(), answer)
         why.output = await log_tail(self._bus, views, row) if job == row.id else []
         return why
+
+    async def forecast(self, caller: Caller, found: Any) -> None:
+        """Add when a waiting job starts."""
+        if self._estimates is not None and isinstance(found, Why) and found.state in MAY_START:
+            sight, now_ns = Sight(self._views, caller), self.past.clock()
+            found.forecast = await self._estimates.start(sight, now_ns, job=found.id)
 
     def shown(self, job: str, caller: Caller, found: Any, then: Views | None = None) -> Any:
         """Return an answer without the names that the caller may not see. `then`: the views that it is about."""
@@ -176,10 +187,20 @@ def routes(whys: WhyRoutes) -> Router:
     router = Router()
 
     @router.read("/v1/jobs/{job}/why", "Why a job is where it is", Why, right=on_job("job:read"))
-    async def why_job(job: str, request: Request, at: At = "") -> Response:
+    async def why_job(
+        job: str,
+        request: Request,
+        at: At = "",
+        estimate: Annotated[
+            bool, Query(description="Add when a waiting job starts, which takes up to some seconds (`forecast`).")
+        ] = False,
+    ) -> Response:
         caller = caller_of(request)
         if not at:
-            return JsonResponse(whys.shown(job, caller, await whys.now(job)))
+            found = await whys.now(job)
+            if estimate:
+                await whys.forecast(caller, found)
+            return JsonResponse(whys.shown(job, caller, found))
         seen = await whys.past.moment(at)
         return JsonResponse(whys.shown(job, caller, await whys.then(job, seen), seen.views), headers=seen.headers)
 

@@ -34,6 +34,7 @@ _TAGS = {
     "map": "cluster",
     "usage": "usage",
     "prices": "usage",
+    "estimates": "jobs",
     "sql": "usage",
     "whatif": "what-if",
     "access": "access",

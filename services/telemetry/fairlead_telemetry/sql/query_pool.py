@@ -144,7 +144,14 @@ class QueryPool:
         async with self._worker(scope) as worker:
             try:
                 return await worker.answer(
-                    path, question.query, limit, deadline_s, question.format, stopped, question.people
+                    path,
+                    question.query,
+                    limit,
+                    deadline_s,
+                    question.format,
+                    stopped,
+                    question.people,
+                    question.start_estimates,
                 )
             except TimeoutError:
                 log.warning("sql_worker_killed", **fields)

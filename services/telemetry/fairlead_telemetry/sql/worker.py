@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import duckdb
 import msgspec
 
-from fairlead_schemas.queries.telemetry import SqlHead
+from fairlead_schemas.queries.telemetry import START_ESTIMATES, SqlHead
 from fairlead_telemetry.sql.allowed_statements import StatementRefused, check_statement
 from fairlead_telemetry.sql.formats import UnknownFormat, format_rows
 from fairlead_telemetry.sql.parquet_partitions import left_out
@@ -136,6 +136,8 @@ class QueryWorker:
             self._db = open_copy(path, CONFIG)
             row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
             self._db.execute("CREATE TEMP TABLE people (id VARCHAR, login VARCHAR)")
+            columns = ", ".join(f'"{name}" {type_}' for name, type_ in START_ESTIMATES.items())
+            self._db.execute(f"CREATE TEMP TABLE start_estimates ({columns})")
             self._path, self._sequence = path, row[0] if row else 0
             self._left_out = left_out(self._db)
         return self._db
@@ -143,6 +145,7 @@ class QueryWorker:
     def _spelled(self, question: WorkerQuery) -> bytes:
         db, started = self._open(question.path), time.perf_counter()
         _name_people(db, question.people)
+        _add_estimates(db, question.start_estimates)
         columns, body, cut = format_rows(db, question.query, question.limit, question.format)
         head = SqlHead(
             columns=columns,
@@ -185,6 +188,17 @@ def _name_people(db: duckdb.DuckDBPyConnection, people: Mapping[str, str]) -> No
     if people:
         rows = [[*people], [*people.values()]]
         db.execute("INSERT INTO people SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])", rows)
+
+
+def _add_estimates(db: duckdb.DuckDBPyConnection, rows: list[list[Any]]) -> None:
+    """Let the table `start_estimates` have these rows alone, as `_name_people` does."""
+    db.execute("DELETE FROM start_estimates")
+    if rows:
+        spread = ", ".join(
+            "make_timestamp_ns(unnest(?::BIGINT[]))" if type_ == "TIMESTAMP_NS" else f"unnest(?::{type_}[])"
+            for type_ in START_ESTIMATES.values()
+        )
+        db.execute(f"INSERT INTO start_estimates SELECT {spread}", [list(column) for column in zip(*rows, strict=True)])
 
 
 def _error(code: str, message: str, hint: str) -> bytes:

@@ -10,6 +10,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,8 @@ class WorkerQuery(msgspec.Struct, tag="question"):
     format: SqlFormat = "json"
     #: {principal: login name}, of this query alone.
     people: dict[str, str] = {}
+    #: Rows of `start_estimates`, of this query alone.
+    start_estimates: list[list[Any]] = []
 
 
 class WorkerInterrupt(msgspec.Struct, tag="stop"):
@@ -66,10 +69,13 @@ class WorkerProcess:
         form: SqlFormat,
         stopped: asyncio.Event,
         people: dict[str, str] | None = None,
+        start_estimates: list[list[Any]] | None = None,
     ) -> bytes:
         """The worker's answer; `stopped` interrupts it. Raises TimeoutError where it does not obey, Gone where it ends."""
         self._number += 1
-        question = WorkerQuery(self._number, str(path), query, limit, deadline_s, form, people or {})
+        question = WorkerQuery(
+            self._number, str(path), query, limit, deadline_s, form, people or {}, start_estimates or []
+        )
         stopping: asyncio.Task[None] | None = None
         try:
             worker = await self._started()
