@@ -4,7 +4,7 @@ Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guar
 pages, warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py). `python -m bench whatif` plays logs of the
-simulator again and prints how near the plays are (whatif.py).
+simulator again and prints how near the plays are (whatif.py), `python -m bench estimates` how right estimates of starts are (estimates.py).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from bench import (
     compare,
     crowd,
     crowded_player,
+    estimates,
     fast_path,
     foreground,
     gangs,
@@ -225,6 +226,8 @@ def main() -> int:
         return regression.main(sys.argv[2:])
     if sys.argv[1:2] == ["whatif"]:
         return whatif.main(sys.argv[2:])
+    if sys.argv[1:2] == ["estimates"]:
+        return estimates.main(sys.argv[2:])
     if sys.argv[1:2] == ["profile"]:
         return profile.main(sys.argv[2:], DOCUMENT)
     if sys.argv[1:3] == ["past", "--sweep"]:

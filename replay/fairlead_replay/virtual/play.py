@@ -21,6 +21,7 @@ from fairlead_replay.whatif.nodes import STOPPED, SUCCESS, Execution, PlayedNode
 from fairlead_replay.whatif.player import GivenCommit, PlayedLog, Player, PlayStalled
 from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from fairlead_schemas.wire.commands import ApplyQueues, QueueCommand, SubmitJob
+from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import (
     CommandRejected,
     Event,
@@ -147,9 +148,14 @@ class TracePlayer:
     """Play of one load on one cluster."""
 
     def __init__(
-        self, jobs: Sequence[TraceJob], setting: Setting, record: Callable[[Stored], None] | None = None
+        self,
+        jobs: Sequence[TraceJob],
+        setting: Setting,
+        record: Callable[[Stored], None] | None = None,
+        observe: Callable[[Commit], None] | None = None,
     ) -> None:
-        self.log = PlayedLog(record)
+        """`observe`: called with every commit, once it is folded."""
+        self.log = PlayedLog(record, observe=observe)
         self.lives: dict[str, JobLife] = {}
         self.gpus = setting.gpus
         placer = self.log.cluster.placer
