@@ -22,7 +22,7 @@ from fairlead.main import main
 _BLOCK = re.compile(r"```(yaml|bash|console)\n(.*?)```", re.DOTALL)
 _FILE = re.compile(r"This is `([\w.-]+)`")
 #: Verbs that change nothing: they are repeated until they print what the page shows.
-READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct", "sql", "usage", "--at"}
+READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct", "sql", "usage", "--at", "estimates"}
 SETTLE_S = 20.0
 #: Heading of the tasks of docs/how-to/from-slurm.md, whose commands before it have no output on the page.
 TASKS = "## Fifteen tasks, as they are typed"
@@ -37,6 +37,8 @@ _VARIES: Varies = (
     (r"(report:[a-z0-9-]+):\d+", r"\1"),
     (r'"gpu_s":\d+', "gpu_s"),
     (r"lost seconds \d+", "lost seconds"),
+    # What may come is on the page about estimates: it depends on the seconds that have passed.
+    (r"(?m)^(?:starts|by|displaces|sooner) .*\n(?: {6,}.*\n)*", ""),
     (r" +", " "),
 )
 
