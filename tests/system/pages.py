@@ -22,7 +22,7 @@ from fairlead.main import main
 _BLOCK = re.compile(r"```(yaml|bash|console)\n(.*?)```", re.DOTALL)
 _FILE = re.compile(r"This is `([\w.-]+)`")
 #: Verbs that change nothing: they are repeated until they print what the page shows.
-READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct", "sql", "usage", "--at", "estimates"}
+READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct", "sql", "usage", "--at"}
 SETTLE_S = 20.0
 #: Heading of the tasks of docs/how-to/from-slurm.md, whose commands before it have no output on the page.
 TASKS = "## Fifteen tasks, as they are typed"
@@ -47,7 +47,7 @@ def is_question(words: list[str]) -> bool:
     """Return True if a command line changes nothing."""
     if words[1] in READS:
         return words[2:3] not in (["apply"], ["delete"], ["remove"])
-    return words[1:] in (["maintenance"], ["breaker"], ["packing"]) or words[1:3] == ["rollout", "show"]
+    return words[1:] in (["maintenance"], ["breaker"], ["packing"], ["estimates"]) or words[1:3] == ["rollout", "show"]
 
 
 def plain(text: str, more: Varies = ()) -> str:
