@@ -98,7 +98,7 @@ async def test_without_an_interval_everything_else_is_answered_and_it_says_why(
 
 
 @pytest.mark.parametrize("known", sorted(estimates_client.UNKNOWN))
-def test_every_reason_without_an_interval_has_words(known: str) -> None:
+def test_every_reason_without_an_interval_is_a_sentence(known: str) -> None:
     assert " " in estimates_client.UNKNOWN[known]
 
 
@@ -163,7 +163,7 @@ async def test_the_ledger_shows_a_caller_its_queues_and_jobs() -> None:
         assert len(whole["worst"]) == 2
 
 
-async def test_the_ledger_without_its_process_is_503_in_words() -> None:
+async def test_the_ledger_is_unavailable_without_its_process() -> None:
     async with GatewayWorld() as world:
         answer = await world.http.get("/v1/estimates")
         assert answer.status_code == 503

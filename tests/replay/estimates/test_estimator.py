@@ -87,7 +87,7 @@ async def test_it_answers_is_killed_and_answers_again_and_its_state_is_kept(
         assert start_of(await estimator.ask(ASK, log[-1].sequence)) == first
 
 
-async def test_too_many_and_too_early_questions_are_refused_in_words(
+async def test_questions_are_refused_while_many_wait_or_the_log_is_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await bus_with(scenes.recorded([scenes.job(0, 5)]))

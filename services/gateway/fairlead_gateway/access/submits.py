@@ -37,12 +37,18 @@ def require_submit(views: Views, caller: Caller, queue: str, project: str, field
     caller.note_submit(queue, project)
 
 
-def may_submit(views: Views, caller: Caller, queue: str) -> bool:
-    """Return True if the caller may submit jobs of no project to a queue that is there."""
-    row = views.queues.rows.get(queue)
-    if row is None or not row.exists:
-        return False
-    return caller.is_open or caller.may("job:submit", submit_target(views, queue, "", caller.user))
+def queues_beside(views: Views, sight: Sight, own: str, most: int) -> tuple[str, ...]:
+    """Return queues to which the caller could submit instead: leaves that it sees, those beside its own first."""
+    above, paths = own.rpartition("/")[0], sorted(path for path, row in views.queues.rows.items() if row.exists)
+    leaves = [each for each in paths if each != own and not any(other.startswith(f"{each}/") for other in paths)]
+    caller = sight.caller
+    found = [
+        each
+        for each in leaves
+        if sight.queue(each)
+        and (caller.is_open or caller.may("job:submit", submit_target(views, each, "", caller.user)))
+    ]
+    return tuple(sorted(found, key=lambda each: (each.rpartition("/")[0] != above, each))[:most])
 
 
 def require_move(views: Views, caller: Caller, job: str, queue: str) -> None:

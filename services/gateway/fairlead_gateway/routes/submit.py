@@ -19,7 +19,7 @@ from fairlead_bus.pieces import PieceStore
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal
-from fairlead_gateway.access.submits import require_dependencies, require_submit
+from fairlead_gateway.access.submits import queues_beside, require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
 from fairlead_gateway.errors import JSON, HttpError, HttpResponse, bad_field, rejected, wrong_media_type
@@ -53,6 +53,7 @@ from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Reason, SubmitResult
 from fairlead_schemas.jobfile.job_spec import JobSpec
 from fairlead_schemas.jobfile.resolve import decode_and_check, resolve
+from fairlead_schemas.queries.estimates import QUEUES_MAX
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, DryRunOutcome
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.image_names import Registries
@@ -355,7 +356,8 @@ class DryRunRoutes:
         if self._estimates is not None and found and found[0].valid and found[0].checked == "queue":
             now_ns = max(self._clock(), self._views.at_ns)
             submit = msgspec.structs.replace(commands[0], spec=_NO_SPEC)
-            found[0].forecast = await self._estimates.start(sight, now_ns, submit=submit)
+            queues = queues_beside(self._views, sight, submit.queue, QUEUES_MAX)
+            found[0].forecast = await self._estimates.start(sight, now_ns, submit=submit, queues=queues)
         return [shown_dry_run(sight, each) for each in found]
 
     async def _try(self, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:

@@ -3,14 +3,12 @@
 A job's document never fails for want of an estimate: it says why there is none. Start at `EstimatesClient`.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_gateway.access.submits import may_submit
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.views.fold import Views
@@ -49,9 +47,16 @@ class EstimatesClient:
     def __init__(self, bus: Bus, views: Views, *, wait_s: float = WAIT_S) -> None:
         self._bus, self._views, self._wait_s = bus, views, wait_s
 
-    async def start(self, sight: Sight, now_ns: int, *, submit: SubmitJob | None = None, job: str = "") -> api.Forecast:
-        """Return what can be said of a start, as the caller may see it."""
-        queues = tuple(self._queues(sight, submit.queue) if submit is not None else ())
+    async def start(
+        self,
+        sight: Sight,
+        now_ns: int,
+        *,
+        submit: SubmitJob | None = None,
+        job: str = "",
+        queues: tuple[str, ...] = (),
+    ) -> api.Forecast:
+        """Return what can be said of a start, as the caller may see it. `queues`: those that may be proposed instead."""
         question = q.AskStart(submit=submit, job=job, queues=queues, sequence=self._views.sequence, now_ns=now_ns)
         answer = await self._ask(question)
         if answer.start is None:
@@ -70,16 +75,6 @@ class EstimatesClient:
         answer = await self.ledger(ROWS_MAX)
         entries = answer.ledger.entries if answer.ledger is not None else ()
         return [_row(each) for each in entries if sight.job_id(each.job)]
-
-    def _queues(self, sight: Sight, own: str) -> Iterable[str]:
-        """Return queues that may be proposed: leaves that the caller sees, those beside its own first."""
-        above = own.rpartition("/")[0]
-        paths = sorted(self._views.queues.rows)
-        leaves = [each for each in paths if not any(other.startswith(f"{each}/") for other in paths)]
-        seen = [
-            each for each in leaves if each != own and sight.queue(each) and may_submit(self._views, sight.caller, each)
-        ]
-        return sorted(seen, key=lambda each: (each.rpartition("/")[0] != above, each))[: q.QUEUES_MAX]
 
     async def _ask(self, question: q.AskEstimates) -> q.EstimatesAnswer:
         try:
