@@ -18,7 +18,7 @@ from fairlead_replay.estimates import ledger
 from fairlead_replay.estimates.answers import start_answer
 from fairlead_replay.estimates.chances import SPEC
 from fairlead_replay.estimates.core import EstimatorCore
-from fairlead_replay.estimates.scoring import QueueScore, score
+from fairlead_replay.estimates.scores import QueueScore, score
 from fairlead_replay.virtual.load import Setting, TraceJob, machines, request_of
 from fairlead_replay.virtual.play import TracePlayer
 from fairlead_schemas.queries import estimates as q

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from fairlead.render.start_forecast import forecast_lines
 from fairlead.render.terminal import hidden_jobs
-from fairlead_schemas.http.api import Attempt, DryRun, Forecast, QuotaAfter, StartEstimate
+from fairlead_schemas.http.api import Attempt, DryRun, QuotaAfter, StartEstimate
 from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, gpu_hours_word, number, resource_word
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -27,7 +28,7 @@ def facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("why", reason.get("message", "")),
         ("evidence", "; ".join(evidence(detail))),
         *lines("changes", [change.get("message", "") for change in answer.get("changes") or []]),
-        *forecast_lines(msgspec.convert(answer["forecast"], Forecast) if answer.get("forecast") else None),
+        *forecast_lines(answer.get("forecast")),
         *lines("output", answer.get("output") or []),
         *lines("before", [attempt(msgspec.convert(each, Attempt)) for each in answer.get("attempts") or []]),
         ("note", answer.get("note") or ""),
@@ -102,32 +103,6 @@ def dry_run_facts(found: DryRun) -> list[tuple[str, str]]:
         ("estimate", _estimate(found.estimate)),
         *forecast_lines(found.forecast),
         ("as of", f"sequence {found.sequence}" if found.sequence else ""),
-    ]
-
-
-def forecast_lines(forecast: Forecast | None) -> list[tuple[str, str]]:
-    """(label, text) of each line on when a job starts; [] where that was not asked for."""
-    if forecast is None:
-        return []
-    if forecast.from_at is None:
-        return [("starts", forecast.note)]
-    hidden = [*forecast.nodes, *([f"{forecast.nodes_hidden} hidden"] if forecast.nodes_hidden else [])]
-    if forecast.at_once:
-        return [("starts", f"at once, on {', '.join(hidden)}")]
-    spoken = f"{forecast.from_at} to {forecast.to_at} (80 % interval), most likely about {forecast.middle_at}"
-    how = f"{forecast.futures} futures, {forecast.basis}"
-    if forecast.like_it:
-        how += (
-            f"; of the last {forecast.like_it} estimates of its queue {100 * forecast.held // forecast.like_it} % held"
-        )
-    how += "; too few to learn from yet, so the interval is wide" if forecast.wide else ""
-    yields = [f"{one.job} ({one.rule}) in {one.futures} of {forecast.futures} futures" for one in forecast.displaces]
-    yields += hidden_jobs(forecast.displaces_hidden)
-    return [
-        ("starts", spoken),
-        ("by", how),
-        *lines("displaces", yields),
-        *lines("sooner", [f"{one.message}: about {one.start_at}" for one in forecast.sooner]),
     ]
 
 

@@ -7,7 +7,7 @@
     layout.py         a future of a long line, laid out in time on the pool as one machine
     forecast.py       many futures of one question, within a bounded amount of work
     calibration.py    intervals that hold as often as they say, from earlier estimates and what came
-    scoring.py        coverage and pinball loss of estimates
+    scores.py         coverage and pinball loss of estimates
     ledger.py         what would have been said of submits, and what came
     core.py           all of it, folded from the log
     answers.py        answers as they go over the bus

@@ -7,8 +7,8 @@ import msgspec
 from fairlead_replay.estimates.core import EstimatorCore
 from fairlead_replay.estimates.forecast import Forecast, Forecaster
 from fairlead_replay.estimates.futures import Question
-from fairlead_replay.estimates.ledger import Entry
-from fairlead_replay.estimates.scoring import pinball, score
+from fairlead_replay.estimates.ledger import EstimateEntry
+from fairlead_replay.estimates.scores import pinball, score
 from fairlead_schemas.queries import estimates as q
 from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire.commands import SubmitJob
@@ -145,7 +145,7 @@ def ledger_answer(core: EstimatorCore, ask: q.AskLedger) -> q.EstimatesAnswer:
     return q.EstimatesAnswer(sequence=core.sequence, ledger=ledger)
 
 
-def entry_of(entry: Entry) -> q.LedgerEntry:
+def entry_of(entry: EstimateEntry) -> q.LedgerEntry:
     """Return an entry as a row."""
     has_interval = not entry.unknown
     low_ns, middle_ns, high_ns = (entry.at_ns + wait if has_interval else 0 for wait in entry.said_ns)

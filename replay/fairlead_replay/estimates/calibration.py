@@ -44,7 +44,7 @@ class Kind(NamedTuple):
         return f"{self.pool}/{self.size}/{'busy' if self.busy else 'idle'}"
 
 
-class Interval(NamedTuple):
+class StartInterval(NamedTuple):
     """Waits in ns: from, middle, to; and whether there were scores enough."""
 
     low_ns: int
@@ -56,7 +56,7 @@ class Interval(NamedTuple):
     held: int = 0
 
 
-class Shape(NamedTuple):
+class ForecastShape(NamedTuple):
     """Middle and spread of a forecast, in log seconds."""
 
     middle: float
@@ -122,7 +122,7 @@ class Calibrator:
             before = parts.errors.get(way, error)
             parts.errors[way] = before + (error - before) * FORGETS
 
-    def interval(self, kind: Kind, queue: str, shape: Shape, forecast: Forecast) -> Interval:
+    def interval(self, kind: Kind, queue: str, shape: ForecastShape, forecast: Forecast) -> StartInterval:
         """Return the interval for a forecast."""
         parts = self._queues.get(queue) or QueueParts()
         outcomes = parts.outcomes
@@ -131,12 +131,12 @@ class Calibrator:
             low = from_log_s(log_s(forecast.wait_ns(TAIL)) - WIDER)
             high = from_log_s(log_s(forecast.wait_ns(1 - TAIL)) + WIDER)
             middle = min(high, max(low, from_log_s(shape.middle)))
-            return Interval(low, middle, high, True, len(outcomes), sum(outcomes))
+            return StartInterval(low, middle, high, True, len(outcomes), sum(outcomes))
         low, middle, high = (_part(scores, each) for each in (parts.low, 0.5, 1 - parts.high))
         bounds = [from_log_s(shape.middle + shape.spread * each) for each in (low, middle, high)]
-        return Interval(bounds[0], bounds[1], bounds[2], False, len(outcomes), sum(outcomes))
+        return StartInterval(bounds[0], bounds[1], bounds[2], False, len(outcomes), sum(outcomes))
 
-    def learn(self, kind: Kind, shape: Shape, wait_ns: int) -> None:
+    def learn(self, kind: Kind, shape: ForecastShape, wait_ns: int) -> None:
         """Take note of a wait that was estimated."""
         score = (log_s(wait_ns) - shape.middle) / shape.spread
         for key in (kind.key, kind.pool):

@@ -11,11 +11,11 @@ import msgspec
 
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.estimates.calibration import FUTURES_WAY, Interval, Kind, Shape, size_of, spread_of
+from fairlead_replay.estimates.calibration import FUTURES_WAY, ForecastShape, Kind, StartInterval, size_of, spread_of
 from fairlead_replay.estimates.forecast import FUTURES, NEVER_NS, WORK_MAX, Forecast, Forecaster
-from fairlead_replay.estimates.futures import Moment, Question, TwoCores
+from fairlead_replay.estimates.futures import ClusterMoment, Question, TwoCores
 from fairlead_replay.estimates.history import ClusterHistory
-from fairlead_replay.estimates.ledger import Entry, Ledger, Quantiles, quantiles_of
+from fairlead_replay.estimates.ledger import EstimateEntry, EstimateLedger, Quantiles, quantiles_of
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
@@ -28,14 +28,14 @@ AT_ONCE_NS = 10 * SECOND_NS
 SHAPE = 1
 
 
-class Answer(NamedTuple):
+class SaidStart(NamedTuple):
     """What is said of a start."""
 
     forecast: Forecast
     #: None: no interval can be given, `forecast.unknown` says why.
-    interval: Interval | None
+    interval: StartInterval | None
     kind: Kind = Kind("", "", False)
-    shape: Shape = Shape(0.0, 1.0)
+    shape: ForecastShape = ForecastShape(0.0, 1.0)
     #: {baseline: its three quantiles}
     baselines: dict[str, Quantiles] = {}
     #: {way of estimating: the wait that it says}
@@ -48,7 +48,7 @@ class EstimatorCore:
     def __init__(self, *, keeps_ledger: bool = True) -> None:
         self.cluster = TwoCores()
         self.history = ClusterHistory()
-        self.ledger = Ledger()
+        self.ledger = EstimateLedger()
         self._keeps_ledger = keeps_ledger
         #: Hash of the log's first commit: futures are drawn from it.
         self.seed = ""
@@ -84,7 +84,7 @@ class EstimatorCore:
 
     def forecaster(self, now_ns: int = 0) -> Forecaster:
         """Return who answers questions about the present state."""
-        return Forecaster(Moment(self.cluster, now_ns), self.cluster.queue.state, self.history, self.seed)
+        return Forecaster(ClusterMoment(self.cluster, now_ns), self.cluster.queue.state, self.history, self.seed)
 
     def answer(
         self,
@@ -94,16 +94,16 @@ class EstimatorCore:
         forecaster: Forecaster | None = None,
         futures: int = FUTURES,
         work_max: int = WORK_MAX,
-    ) -> Answer:
-        """Answer one question."""
+    ) -> SaidStart:
+        """SaidStart one question."""
         asked = forecaster or self.forecaster(now_ns)
         forecast = asked.forecast(question, futures=futures, work_max=work_max)
         if forecast.unknown or not forecast.waits_ns:
-            return Answer(forecast, None)
+            return SaidStart(forecast, None)
         queue, request = self._asked(question)
         if forecast.at_once:
             high_ns = forecast.wait_ns(1.0) + AT_ONCE_NS
-            return Answer(forecast, Interval(0, forecast.wait_ns(0.5), high_ns, False))
+            return SaidStart(forecast, StartInterval(0, forecast.wait_ns(0.5), high_ns, False))
         kind = Kind(request.pool, size_of(request.gpu_milli_total), self.cluster.queue.state.in_line > 1)
         baselines = asked.baselines(question)
         quantiles = self.ledger.queue_quantiles(queue)
@@ -112,9 +112,9 @@ class EstimatorCore:
         middles = {way: found[1] for way, found in baselines.items() if found[1] < NEVER_NS}
         middles[FUTURES_WAY] = forecast.wait_ns(0.5)
         calibrator = self.ledger.calibrator
-        shape = Shape(calibrator.blend(queue, middles), spread_of(forecast))
+        shape = ForecastShape(calibrator.blend(queue, middles), spread_of(forecast))
         interval = calibrator.interval(kind, queue, shape, forecast)
-        return Answer(forecast, interval, kind, shape, baselines, middles)
+        return SaidStart(forecast, interval, kind, shape, baselines, middles)
 
     def _asked(self, question: Question) -> tuple[str, Request]:
         if question.submit is not None:
@@ -129,7 +129,7 @@ class EstimatorCore:
         question = Question(job=event.job)
         forecaster = self.forecaster(at_ns)
         said = self.answer(question, at_ns, forecaster=forecaster)
-        entry = Entry(
+        entry = EstimateEntry(
             event.job,
             event.user,
             event.queue,
@@ -175,7 +175,7 @@ class EstimatorCore:
         self.cluster.placer = PlacerCore.restore(found.placer)
         self.cluster.sequence, self.cluster.at_ns, self.seed = found.sequence, found.at_ns, found.seed
         self.history = ClusterHistory.load(found.history)
-        self.ledger = Ledger.load(found.ledger)
+        self.ledger = EstimateLedger.load(found.ledger)
         return self
 
 

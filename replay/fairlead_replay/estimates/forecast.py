@@ -13,7 +13,7 @@ from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import LiveJob
 from fairlead_replay.estimates.chances import DrawnLengths, facts_of
-from fairlead_replay.estimates.futures import FutureStart, Moment, Question, play_future
+from fairlead_replay.estimates.futures import ClusterMoment, FutureStart, Question, play_future
 from fairlead_replay.estimates.history import ClusterHistory
 from fairlead_replay.estimates.layout import LengthOf, Line, lay_out, line_of
 from fairlead_replay.estimates.lengths_now import LengthsNow
@@ -84,14 +84,14 @@ def quantile(rising: Sequence[int], part: float) -> int:
 class Forecaster:
     """Questions about one moment of a log."""
 
-    def __init__(self, moment: Moment, state: QueueState, history: ClusterHistory, seed: str) -> None:
+    def __init__(self, moment: ClusterMoment, state: QueueState, history: ClusterHistory, seed: str) -> None:
         """`state`: that of the queue at the moment."""
         self.moment, self._state, self._history = moment, state, history
         self._lengths = LengthsNow(history, moment.now_ns)
         self._seed = f"{seed}:{moment.sequence}"
 
     def forecast(self, question: Question, *, futures: int = FUTURES, work_max: int = WORK_MAX) -> Forecast:
-        """Answer a question."""
+        """SaidStart a question."""
         told = Forecast(self.moment.sequence, self.moment.now_ns)
         unknown = self._unknown(question)
         if unknown:

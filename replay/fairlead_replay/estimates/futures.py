@@ -35,7 +35,7 @@ class TwoCores(FoldedCluster):
         self.sequence, self.at_ns = sequence, max(self.at_ns, commit.at_ns)
 
 
-class Moment:
+class ClusterMoment:
     """State of both cores at a sequence, from which any number of futures begin."""
 
     def __init__(self, cluster: FoldedCluster, now_ns: int) -> None:
@@ -155,7 +155,7 @@ def _fields(command: SubmitJob) -> dict[str, object]:
 
 
 def play_future(
-    moment: Moment,
+    moment: ClusterMoment,
     history: ClusterHistory,
     lengths: LengthsNow,
     question: Question,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_replay.estimates.calibration import Calibrator, Interval, Kind, Shape
-from fairlead_replay.estimates.scoring import Scored
+from fairlead_replay.estimates.calibration import Calibrator, ForecastShape, Kind, StartInterval
+from fairlead_replay.estimates.scores import Scored
 from fairlead_schemas.units.timestamps import DAY_NS
 
 #: Entries that are kept.
@@ -24,7 +24,7 @@ WAITS_MAX = 200
 type Quantiles = tuple[int, int, int]
 
 
-class Entry(msgspec.Struct):
+class EstimateEntry(msgspec.Struct):
     """An estimate and what came of it."""
 
     job: str
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct):
     #: {way of estimating: the wait that it says}
     middles_ns: dict[str, int] = {}
     kind: Kind = Kind("", "", False)
-    shape: Shape = Shape(0.0, 1.0)
+    shape: ForecastShape = ForecastShape(0.0, 1.0)
     #: waiting | started | cancelled | ended (without a start)
     outcome: str = "waiting"
     #: When that was.
@@ -69,13 +69,13 @@ class Entry(msgspec.Struct):
         return self.at_ns + self.said_ns[0], self.at_ns + self.said_ns[2]
 
 
-class Ledger:
+class EstimateLedger:
     """Entries in the order of their submits."""
 
     def __init__(self) -> None:
         self.calibrator = Calibrator()
-        self.entries: deque[Entry] = deque()
-        self._waiting: dict[str, Entry] = {}
+        self.entries: deque[EstimateEntry] = deque()
+        self._waiting: dict[str, EstimateEntry] = {}
         #: (upper bound, job) of entries that have not started.
         self._bounds: list[tuple[int, str]] = []
         #: {queue: newest waits of those that had to wait}
@@ -92,7 +92,7 @@ class Ledger:
         self._tokens -= 1
         return True
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: EstimateEntry) -> None:
         """Keep an estimate; the oldest goes."""
         self.entries.append(entry)
         self._waiting[entry.job] = entry
@@ -165,7 +165,7 @@ class Ledger:
         }
 
     @classmethod
-    def load(cls, dumped: Any) -> "Ledger":
+    def load(cls, dumped: Any) -> "EstimateLedger":
         """The inverse of `dump`. Raises msgspec.ValidationError."""
         found, self = msgspec.convert(dumped, _Dumped), cls()
         self.calibrator = Calibrator.load(found.calibrator)
@@ -184,12 +184,12 @@ class Ledger:
 
 class _Dumped(msgspec.Struct):
     calibrator: Any
-    entries: list[Entry]
+    entries: list[EstimateEntry]
     waits: dict[str, list[int]]
     tokens: float
     tokens_ns: int
 
 
-def quantiles_of(interval: Interval) -> Quantiles:
+def quantiles_of(interval: StartInterval) -> Quantiles:
     """Return an interval as an entry keeps it."""
     return interval.low_ns, interval.middle_ns, interval.high_ns

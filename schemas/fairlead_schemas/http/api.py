@@ -444,7 +444,7 @@ class Sooner(msgspec.Struct, kw_only=True):
     start_at: str
 
 
-class Forecast(msgspec.Struct, kw_only=True):
+class StartForecast(msgspec.Struct, kw_only=True):
     """When a job starts, from futures that are played by the scheduler's own code; an interval that holds 80 % of the time."""
 
     #: null: no interval can be given, `note` says why.
@@ -527,7 +527,7 @@ class Why(msgspec.Struct, kw_only=True):
     #: determine.
     changes: list[SuggestedChange] = []
     #: For a waiting job that was asked about with `estimate`: when it starts.
-    forecast: Forecast | None = None
+    forecast: StartForecast | None = None
     #: What could not be found out, and why.
     note: str = ""
     #: For a failed job: the last lines printed by its deciding rank, 200 at most. For a job about to start: the
@@ -608,7 +608,7 @@ class DryRun(msgspec.Struct, kw_only=True):
     #: By time limits alone.
     estimate: StartEstimate | None = None
     #: From what jobs like it took; null: it was not asked for (of a list only the first job has one).
-    forecast: Forecast | None = None
+    forecast: StartForecast | None = None
     sequence: int
 
 

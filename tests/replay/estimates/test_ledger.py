@@ -5,13 +5,13 @@ import random
 import msgspec
 import pytest
 
-from fairlead_replay.estimates import calibration, scoring
-from fairlead_replay.estimates.calibration import Calibrator, Kind, Shape
+from fairlead_replay.estimates import calibration, scores
+from fairlead_replay.estimates.calibration import Calibrator, ForecastShape, Kind
 from fairlead_replay.estimates.chances import arrivals
 from fairlead_replay.estimates.core import EstimatorCore
 from fairlead_replay.estimates.forecast import Forecast
 from fairlead_replay.estimates.futures import Question
-from fairlead_replay.estimates.ledger import AT_ONCE, Entry, Ledger
+from fairlead_replay.estimates.ledger import AT_ONCE, EstimateEntry, EstimateLedger
 from fairlead_replay.virtual.load import BEGIN_NS
 from fairlead_schemas.units.timestamps import DAY_NS, SECOND_NS
 from fairlead_schemas.wire.commit import decode_commit
@@ -20,16 +20,16 @@ from tests.replay.estimates import scenes
 KIND = Kind("default", "1", busy=True)
 
 
-def entry(job: str = "1", high_s: int = 100, **more: object) -> Entry:
+def entry(job: str = "1", high_s: int = 100, **more: object) -> EstimateEntry:
     """Return an entry with an interval of 10 s to `high_s`."""
     said = (10 * SECOND_NS, 50 * SECOND_NS, high_s * SECOND_NS)
-    values = {"at_once": False, "said_ns": said, "kind": KIND, "shape": Shape(4.0, 1.0)} | more
-    return Entry(job, "u", "a", "default", 1, BEGIN_NS, "played", 32, **values)  # pyright: ignore[reportArgumentType]
+    values = {"at_once": False, "said_ns": said, "kind": KIND, "shape": ForecastShape(4.0, 1.0)} | more
+    return EstimateEntry(job, "u", "a", "default", 1, BEGIN_NS, "played", 32, **values)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("wait_s", "held"), [(5, False), (10, True), (100, True), (101, False)])
 def test_a_start_is_held_against_the_interval(wait_s: int, held: bool) -> None:
-    ledger = Ledger()
+    ledger = EstimateLedger()
     ledger.add(entry())
     ledger.started("1", ("n001",), BEGIN_NS + wait_s * SECOND_NS)
     assert ledger.entries[0].held is held
@@ -38,7 +38,7 @@ def test_a_start_is_held_against_the_interval(wait_s: int, held: bool) -> None:
 
 
 def test_what_waits_beyond_its_interval_is_a_miss_before_it_starts() -> None:
-    ledger = Ledger()
+    ledger = EstimateLedger()
     ledger.add(entry())
     ledger.pass_time(BEGIN_NS + 100 * SECOND_NS)
     assert ledger.entries[0].held is None
@@ -46,11 +46,14 @@ def test_what_waits_beyond_its_interval_is_a_miss_before_it_starts() -> None:
     assert ledger.entries[0].held is False
     assert not ledger.scored()
     ledger.started("1", (), BEGIN_NS + 500 * SECOND_NS)
-    assert ledger.calibrator.interval(KIND, "a", Shape(4.0, 1.0), Forecast(1, 0, waits_ns=(SECOND_NS,))).like_it == 1
+    assert (
+        ledger.calibrator.interval(KIND, "a", ForecastShape(4.0, 1.0), Forecast(1, 0, waits_ns=(SECOND_NS,))).like_it
+        == 1
+    )
 
 
 def test_a_cancel_says_nothing_of_an_estimate() -> None:
-    ledger = Ledger()
+    ledger = EstimateLedger()
     ledger.add(entry())
     ledger.ended("1", "cancelled", BEGIN_NS + 20 * SECOND_NS)
     assert (ledger.entries[0].outcome, ledger.entries[0].held) == ("cancelled", None)
@@ -60,16 +63,16 @@ def test_a_cancel_says_nothing_of_an_estimate() -> None:
 
 
 def test_the_sample_is_bounded_by_the_day() -> None:
-    ledger = Ledger()
+    ledger = EstimateLedger()
     taken = sum(ledger.samples(BEGIN_NS + second * SECOND_NS) for second in range(0, 10 * 86_400, 20))
     assert 2_000 - AT_ONCE <= taken <= 2_000 + AT_ONCE
-    burst = Ledger()
+    burst = EstimateLedger()
     assert sum(burst.samples(BEGIN_NS) for _ in range(1_000)) == AT_ONCE
 
 
 def test_the_ledger_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_replay.estimates.ledger.ENTRIES_MAX", 5)
-    ledger = Ledger()
+    ledger = EstimateLedger()
     for at in range(9):
         ledger.add(entry(str(at)))
     assert [each.job for each in ledger.entries] == ["4", "5", "6", "7", "8"]
@@ -78,14 +81,16 @@ def test_the_ledger_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_intervals_hold_as_often_as_they_say_though_futures_are_wrong_and_drift() -> None:
-    ledger, chance = Ledger(), random.Random(1)
+    ledger, chance = EstimateLedger(), random.Random(1)
     held: list[bool] = []
     for at in range(3_000):
         middle = 3 + 4 * chance.random()
         bias = 1.5 if at < 1_500 else -0.8
-        calibrated = ledger.calibrator.interval(KIND, "a", Shape(middle, 0.7), Forecast(1, 0, waits_ns=(SECOND_NS,)))
+        calibrated = ledger.calibrator.interval(
+            KIND, "a", ForecastShape(middle, 0.7), Forecast(1, 0, waits_ns=(SECOND_NS,))
+        )
         said = (calibrated.low_ns, calibrated.middle_ns, calibrated.high_ns)
-        ledger.add(entry(str(at), said_ns=said, shape=Shape(middle, 0.7)))
+        ledger.add(entry(str(at), said_ns=said, shape=ForecastShape(middle, 0.7)))
         ledger.started(str(at), (), BEGIN_NS + calibration.from_log_s(middle + bias + chance.gauss(0, 0.9)))
         held.append(bool(ledger.entries[-1].held))
     assert 0.75 <= sum(held[200:1_500]) / 1_300 <= 0.85
@@ -94,7 +99,7 @@ def test_intervals_hold_as_often_as_they_say_though_futures_are_wrong_and_drift(
 
 def test_too_few_earlier_estimates_make_it_wider_and_it_says_so() -> None:
     forecast = Forecast(1, 0, waits_ns=(60 * SECOND_NS, 100 * SECOND_NS, 200 * SECOND_NS))
-    wide = Calibrator().interval(KIND, "a", Shape(4.6, 0.5), forecast)
+    wide = Calibrator().interval(KIND, "a", ForecastShape(4.6, 0.5), forecast)
     assert wide.wide
     assert wide.low_ns < 40 * SECOND_NS
     assert wide.high_ns > 400 * SECOND_NS
@@ -111,13 +116,13 @@ def test_a_way_of_estimating_that_errs_less_counts_more() -> None:
 
 def test_pinball_loss_is_least_for_the_truth_and_counts_the_wrong_side() -> None:
     truth = 100 * SECOND_NS
-    assert scoring.pinball((truth, truth, truth), truth) == 0
+    assert scores.pinball((truth, truth, truth), truth) == 0
     near, far = (80 * SECOND_NS, truth, 120 * SECOND_NS), (SECOND_NS, truth, 10_000 * SECOND_NS)
-    assert 0 < scoring.pinball(near, truth) < scoring.pinball(far, truth)
+    assert 0 < scores.pinball(near, truth) < scores.pinball(far, truth)
     below = (SECOND_NS, SECOND_NS, SECOND_NS)
-    scored = scoring.Scored("a", near, truth, held=True, baselines={"limits_layout": below})
-    assert scoring.score("a", [scored]).against["limits_layout"] < 0.1
-    assert scoring.score("a", []).estimates == 0
+    scored = scores.Scored("a", near, truth, held=True, baselines={"limits_layout": below})
+    assert scores.score("a", [scored]).against["limits_layout"] < 0.1
+    assert scores.score("a", []).estimates == 0
 
 
 def test_the_ledger_follows_from_the_log_and_goes_on_from_a_kept_state() -> None:

@@ -55,12 +55,12 @@ class EstimatesClient:
         submit: SubmitJob | None = None,
         job: str = "",
         queues: tuple[str, ...] = (),
-    ) -> api.Forecast:
+    ) -> api.StartForecast:
         """Return what can be said of a start, as the caller may see it. `queues`: those that may be proposed instead."""
         question = q.AskStart(submit=submit, job=job, queues=queues, sequence=self._views.sequence, now_ns=now_ns)
         answer = await self._ask(question)
         if answer.start is None:
-            return api.Forecast(note=answer.message or AWAY, sequence=answer.sequence)
+            return api.StartForecast(note=answer.message or AWAY, sequence=answer.sequence)
         return _forecast(sight, answer.start, answer.sequence)
 
     async def ledger(self, entries_max: int = 0) -> q.EstimatesAnswer:
@@ -112,12 +112,12 @@ def _row(each: q.LedgerEntry) -> list[Any]:
     ]
 
 
-def _forecast(sight: Sight, start: q.StartAnswer, sequence: int) -> api.Forecast:
+def _forecast(sight: Sight, start: q.StartAnswer, sequence: int) -> api.StartForecast:
     if start.unknown:
         note = f"no start can be estimated: {UNKNOWN.get(start.unknown, start.unknown)}"
-        return api.Forecast(note=note, sequence=sequence)
+        return api.StartForecast(note=note, sequence=sequence)
     seen = [each for each in start.displaced if sight.job_id(each.job)]
-    return api.Forecast(
+    return api.StartForecast(
         from_at=rfc3339(start.low_ns),
         middle_at=rfc3339(start.middle_ns),
         to_at=rfc3339(start.high_ns),
