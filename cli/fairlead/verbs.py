@@ -209,7 +209,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "The record",
         "estimates",
-        "estimates:estimates",
+        "jobs:estimates",
         "Show how right the estimates of starts were: by queue, then those that were furthest off.",
     ),
     Verb("The record", "prices", "usage:prices_app", "List the prices of GPUs, or set one from a moment on."),

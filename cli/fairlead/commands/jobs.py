@@ -201,6 +201,28 @@ def why(
         terminal.write("\n".join(terminal.fields(explanation.facts(answer)) for answer in answers))
 
 
+def estimates(output: Output = Format.table) -> None:
+    """Show how right the estimates of starts were: by queue, then those that were furthest off.
+
+    HELD: the part of the 80 % intervals in which the job started. LOSS: pinball loss in log seconds, 0 is best. WIDTH: the interval's
+    length over its middle. LOSS OVER THAT OF: below 1, the estimates are better than that simple way.
+
+    fairlead estimates
+
+    fairlead estimates -o json
+    """
+    with connect() as client:
+        found = client.estimates()
+    if output in (Format.json, Format.yaml):
+        terminal.write(terminal.document(found, output))
+    elif output is Format.names:
+        terminal.write("".join(f"{each.queue}\n" for each in found.queues))
+    else:
+        from fairlead.render import start_forecast
+
+        terminal.write("".join(start_forecast.tables(found)))
+
+
 def logs(
     job: NamedId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,

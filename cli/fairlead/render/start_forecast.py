@@ -1,11 +1,16 @@
-"""Lines on when a job starts: the interval, how it was found, who yields, and what would be sooner. Pure."""
+"""Lines on when a job starts (the interval, how it was found, who yields, what would be sooner), and tables of how right that was. Pure."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from fairlead.render.terminal import hidden_jobs
-from fairlead_schemas.http.api import StartForecast
+from fairlead.render import terminal
+from fairlead.render.terminal import TableColumn, hidden_jobs
+from fairlead_schemas.http.api import EstimateGiven, Estimates, QueueEstimates, StartForecast
+
+_HEAD = ("QUEUE", "ESTIMATES", "HELD", "LOSS", "WIDTH", "AT ONCE TRUE", "NO INTERVAL", "WAITING", "LOSS OVER THAT OF")
+_WORST = ("JOB", "QUEUE", "SAID AT", "FROM", "TO", "STARTED", "LOSS")
 
 
 def forecast_lines(found: StartForecast | dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -37,3 +42,33 @@ def forecast_lines(found: StartForecast | dict[str, Any] | None) -> list[tuple[s
 
 def _lines(label: str, texts: list[str]) -> list[tuple[str, str]]:
     return [("" if at else label, text) for at, text in enumerate(texts)]
+
+
+def tables(found: Estimates) -> Iterator[str]:
+    """Return the parts of the page."""
+    if not found.queues:
+        yield "no estimate yet: each of a sample of submits is estimated, and joined with what comes\n"
+        return
+    yield terminal.table([_queue(each) for each in found.queues], [TableColumn(head, str) for head in _HEAD])
+    if found.worst:
+        yield "\nfurthest off:\n"
+        yield terminal.table([_worst(each) for each in found.worst], [TableColumn(head, str) for head in _WORST])
+
+
+def _queue(each: QueueEstimates) -> tuple[str, ...]:
+    against = ", ".join(f"{way.replace('_', ' ')} {value:.2f}" for way, value in each.against.items())
+    return (
+        each.queue,
+        str(each.estimates),
+        "-" if each.coverage is None else f"{each.coverage:.0%}",
+        "-" if each.pinball is None else f"{each.pinball:.2f}",
+        "-" if each.width is None else f"{each.width:.1f}",
+        f"{each.at_once_true} of {each.at_once}",
+        str(each.unknown),
+        str(each.waiting),
+        against or "-",
+    )
+
+
+def _worst(each: EstimateGiven) -> tuple[str, ...]:
+    return (each.job, each.queue, each.at, each.from_at, each.to_at, each.started_at, f"{each.loss:.2f}")
