@@ -169,6 +169,15 @@ async def test_a_tunnel_over_tls(tmp_path: Path) -> None:
         assert await node.reader.read(100) == b"question"
         node.writer.write(b"answer")
         assert await client.reader.read(100) == b"answer"
+        reader, slow = await world.tunnel("b")
+        sent = bytes(range(256)) * 32_000
+        slow.writer.write(sent)
+        slow.writer.close()
+        taken = b""
+        while more := await reader.reader.read(65536):
+            taken += more
+            await asyncio.sleep(0.01)
+        assert taken == sent, "an end that closes cuts nothing that it has sent before"
 
 
 @pytest.mark.parametrize(

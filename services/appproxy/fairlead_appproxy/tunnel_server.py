@@ -163,6 +163,9 @@ class TunnelServer:
             await receiver.writer.drain()
             piece = b""
         if not receiver.writer.can_write_eof():  # TLS has no half of a connection: its sender takes nothing more
+            receiver.writer.close()
+            async with asyncio.timeout(HALF_OPEN_S):
+                await receiver.writer.wait_closed()  # what was sent before the end is not cut with it
             raise ConnectionResetError
         receiver.writer.write_eof()
 

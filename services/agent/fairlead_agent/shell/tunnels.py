@@ -26,6 +26,8 @@ from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpen
 TUNNELS_MAX = 200
 DIAL_S = 10.0
 HEAD_MAX = 4096
+#: From the end of what a run sends to the proxy's taking the last of it.
+CLOSE_S = 60.0
 PIECE_BYTES = 64 * 1024
 
 _decode = msgspec.json.Decoder(OpenTunnel).decode
@@ -133,6 +135,9 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write(piece)
         await writer.drain()
     if not writer.can_write_eof():  # TLS has no half of a connection
+        writer.close()
+        async with asyncio.timeout(CLOSE_S):
+            await writer.wait_closed()  # what was sent before the end is not cut with it
         raise ConnectionResetError("the other side has closed")
     with contextlib.suppress(OSError):
         writer.write_eof()
