@@ -11,6 +11,7 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.processes import stat_identity
 from fairlead_agent.runtimes.entered import CannotEnter, Entered
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.runtimes.process.entered_process import EnteredProcess
 from fairlead_schemas.wire.terminal import CommandExit, StartCommand
 from tests.agent.runtime_watch import Watch
 from tests.agent.runtimes.runtime_world import RuntimeWorld
@@ -159,6 +160,30 @@ async def test_a_lost_connection_hangs_up(world: RuntimeWorld, tty: bool) -> Non
 
     async with asyncio.timeout(10):
         while not await is_written():  # noqa: ASYNC110 -- it runs a command, and waits for its end
+            await asyncio.sleep(0.05)
+
+
+async def test_a_terminal_does_not_outlive_its_agent(world: RuntimeWorld) -> None:
+    """The next agent process hangs up what the engine holds open; the terminal of a process ends with the agent's own files."""
+    runtime, _ = await running(world)
+    script = f"trap 'echo gone > {SHARED}/hung; exit' HUP; echo up; while :; do sleep 0.05; done"
+    there = await visit(runtime, "sh", "-c", script, tty=True)
+    await there.until(lambda out: b"up" in out)
+    there.carrying.cancel()
+    await asyncio.gather(there.carrying, return_exceptions=True)
+    if isinstance(there.entered, EnteredProcess):
+        there.entered._close_files()  # as the kernel does at the agent's end
+    await runtime.close()
+    after, _ = await world.runtime()
+    await after.adopt([KEY])
+
+    async def is_hung_up() -> bool:
+        look = await visit(after, "sh", "-c", f"cat {SHARED}/hung")
+        await look.end()
+        return look.heard.out == b"gone\n"
+
+    async with asyncio.timeout(10):
+        while not await is_hung_up():  # noqa: ASYNC110 -- as above
             await asyncio.sleep(0.05)
 
 

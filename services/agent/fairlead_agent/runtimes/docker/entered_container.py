@@ -141,13 +141,7 @@ class EnteredContainer:
 
     async def signal(self, number: int) -> None:
         """Send a signal to the foreground group of the terminal, or to the command's own group."""
-        pid = await self._pid()
-        if pid <= 0 or container_of(pid) != self._container:
-            return
-        group = _foreground(pid) if self._tty else pid
-        for each in {group, pid} if number in (signal.SIGHUP, signal.SIGCONT) else {group}:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(each, number)
+        _signal(await self._pid(), self._container, number, tty=self._tty)
 
     async def _pid(self) -> int:
         """Return the command's number on this machine; 0 where it has ended. The engine learns it a little after the start."""
@@ -175,6 +169,27 @@ class EnteredContainer:
     async def _drop(self) -> None:
         while await self._or_ended(lambda: self._reader.read(PIECE_BYTES)):
             pass
+
+
+async def hang_up_left(engine: EngineLink, container: str) -> None:
+    """Send SIGHUP to the terminals that an earlier agent process has left in a container: the engine holds them open. Only people's
+    commands have a terminal; those without one read the end of their input when their agent ends.
+    """
+    with contextlib.suppress(*ENGINE_ERRORS):
+        for each in (await engine.call(lambda api: api.inspect_container(container))).get("ExecIDs") or ():
+            found: dict[str, Any] = await engine.call(lambda api, each=each: api.exec_inspect(each))
+            if found.get("Running") and found.get("ProcessConfig", {}).get("tty"):
+                for number in (signal.SIGHUP, signal.SIGCONT):
+                    _signal(int(found.get("Pid") or 0), container, number, tty=True)
+
+
+def _signal(pid: int, container: str, number: int, *, tty: bool) -> None:
+    if pid <= 0 or container_of(pid) != container:
+        return
+    group = _foreground(pid) if tty else pid
+    for each in {group, pid} if number in (signal.SIGHUP, signal.SIGCONT) else {group}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(each, number)
 
 
 def _foreground(pid: int) -> int:

@@ -35,7 +35,7 @@ from fairlead_agent.runtimes.docker.container_run import (
 from fairlead_agent.runtimes.docker.creation import PULLING, RunNotes, cdi_devices, create, make_directory, own_files
 from fairlead_agent.runtimes.docker.ends import how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, EngineNews, Patience, why
-from fairlead_agent.runtimes.docker.entered_container import EnteredContainer
+from fairlead_agent.runtimes.docker.entered_container import EnteredContainer, hang_up_left
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.holdings import Holdings, NotGranted
 from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed
@@ -417,6 +417,7 @@ class DockerRuntime:
         run.outages = self.engine.outages
         if is_running(there.status):
             run.task = self._spawn(self._follow(run))
+            self._spawn(hang_up_left(self.engine, run.container))
             return Found("running", image=run.image)
         if there.status == "created":
             return Found("never")
