@@ -199,6 +199,12 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "The record", "events", "events:events", "Print events of the log: time, id, what, about whom, caused by what."
     ),
+    Verb(
+        "The record",
+        "changes",
+        "events:changes",
+        "Print the events that lead from the cluster at one moment to that at another, oldest first.",
+    ),
     Verb("The record", "sql", "sql:sql", "Ask the warehouse in SQL (DuckDB, read-only). Ctrl-C cancels the query."),
     Verb(
         "The record",

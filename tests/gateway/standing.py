@@ -36,6 +36,7 @@ ROUTES = (
     "/v1/breaker",
     "/v1/access",
     "/v1/groups",
+    "/v1/prices",
 )
 #: Jobs of a moment that are asked about: the oldest and the newest.
 JOBS_MAX = 6

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead.commands.options import Output, complete_job, complete_node, complete_queue, connect, pick, time_of
+from fairlead.commands.options import (
+    Output,
+    complete_job,
+    complete_node,
+    complete_queue,
+    connect,
+    moment_of,
+    pick,
+    time_of,
+)
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead_schemas.http.cloudevents import CloudEventOut
@@ -31,6 +40,34 @@ _LONG = frozenset(
 _OF_RESOURCE = frozenset({"held", "needed", "ceiling"})
 #: GPU time, in milli-GPU-seconds.
 _GPU_TIME = frozenset({"spent", "budget"})
+
+
+OfTypes = Annotated[
+    list[str] | None,
+    typer.Option("--type", help="Only these types: job.placed, JobPlaced, node.*; repeatable.", show_default=False),
+]
+OfNodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node", help="Only what names this node; repeatable.", autocompletion=complete_node, show_default=False
+    ),
+]
+OfUsers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user", "-u", help='Only about jobs of this user, or by them; "me": you; repeatable.', show_default=False
+    ),
+]
+OfQueues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        "-q",
+        help="Only about this queue, those below it and their jobs; repeatable.",
+        autocompletion=complete_queue,
+        show_default=False,
+    ),
+]
 
 
 def event_line(event: CloudEventOut, *, wide: bool = False) -> str:
@@ -149,32 +186,10 @@ def events(
     until: Annotated[
         str, typer.Option("--until", help="Only until then, in the same words; not with --follow.", show_default=False)
     ] = "",
-    kinds: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Only these types: job.placed, JobPlaced, node.*; repeatable.", show_default=False),
-    ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--node", help="Only what names this node; repeatable.", autocompletion=complete_node, show_default=False
-        ),
-    ] = None,
-    user: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--user", "-u", help='Only about jobs of this user, or by them; "me": you; repeatable.', show_default=False
-        ),
-    ] = None,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            help="Only about this queue, those below it and their jobs; repeatable.",
-            autocompletion=complete_queue,
-            show_default=False,
-        ),
-    ] = None,
+    kinds: OfTypes = None,
+    node: OfNodes = None,
+    user: OfUsers = None,
+    queue: OfQueues = None,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=1, help="Begin with the last so many.", show_default=False)
     ] = None,
@@ -208,6 +223,47 @@ def events(
             tail=tail,
         )
         for event in found:
+            terminal.write(_line(event, output))
+
+
+def changes(
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help='The moment before the first change: a log sequence, "2 hours ago", 03:12.',
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        str, typer.Option("--to", help="The moment of the last change.  [default: now]", show_default=False)
+    ] = "",
+    job: Annotated[str, typer.Option("--job", help="Only events about this job.", autocompletion=complete_job)] = "",
+    kinds: OfTypes = None,
+    node: OfNodes = None,
+    user: OfUsers = None,
+    queue: OfQueues = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="So many at most; 0: all.")] = 0,
+    output: Output = Format.table,
+) -> None:
+    """Print the events that lead from the cluster at one moment to that at another, oldest first.
+
+    fairlead changes --from "2 hours ago"
+
+    fairlead changes --from 4711 --to 4890 --type "node.*"
+    """
+    with connect() as client:
+        found = client.changes(
+            moment_of(begin, "--from"),
+            moment_of(to, "--to"),
+            job=pick(client, [job])[0] if job else "",
+            types=",".join(kinds or ()),
+            node=",".join(node or ()),
+            user=",".join(client.me() if each == "me" else each for each in user or ()),
+            queue=",".join(queue or ()),
+            limit=limit,
+        )
+        for event in found.items:
             terminal.write(_line(event, output))
 
 

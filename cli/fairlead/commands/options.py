@@ -148,14 +148,14 @@ def _kept_log(directory: Path) -> "httpx.BaseTransport":
         return StandingTransport(stored_in(directory))
 
 
-def moment_of(text: str) -> str:
-    """Return a moment of the command line as the gateway reads it. Raises InputRefused."""
+def moment_of(text: str, option: str = "--at") -> str:
+    """Return a moment of the command line as the gateway reads it. `option`: the one that names it. Raises InputRefused."""
     if not text:
         return ""
     try:
         return local_moment(text, time.time_ns())
     except ValueError as error:
-        raise InputRefused(f"--at: {error}", hint="docs/how-to/past.md has examples") from None
+        raise InputRefused(f"{option}: {error}", hint="docs/how-to/past.md has examples") from None
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:

@@ -223,7 +223,7 @@ class Gateway:
             why.routes(why.WhyRoutes(views, bus, past, explaining, estimating)),
             estimates.routes(views, estimating),
             queues.pool_routes(views, past, explaining),
-            prices.routes(views, self.queue, waiter),
+            prices.routes(views, past, self.queue, waiter),
             storage.routes(storage.StorageRoutes(views, self.storage, waiter, self.accounts, self.pieces)),
             gpu_usage.usage_routes(views, bus, self.accounts),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts, estimating)),

@@ -101,3 +101,36 @@ def test_the_filters_are_those_of_the_gateway(gateway: GatewayStub, run: Run) ->
     assert query["user"].endswith(",bob") and not query["user"].startswith("me") and "from" not in query
     refused = run("events", "--since", "soon")
     assert refused.code == 2 and '"03:00"' in refused.err
+
+
+def test_changes_lie_between_two_moments(gateway: GatewayStub, run: Run) -> None:
+    """Both in the words of --at; the gateway is asked once, with the filters of events."""
+    event = CloudEventOut(
+        specversion="1.0",
+        id="11.0",
+        source="/",
+        type="fairlead.job.placed.v1",
+        time="t",
+        datacontenttype="application/json",
+        sequence="11",
+        data={"type": "JobPlaced", "job": "2", "attempt": 1},
+    )
+    gateway.on("GET", "/v1/changes", page(msgspec.to_builtins(event)))
+    found = run("changes", "--from", "10", "--to", "14", "--type", "job.*", "--queue", "a")
+    assert found.out == "[t] [11.0] job.placed job=2 attempt=1\n"
+    (asked,) = [each for each in gateway.requests if each.url.path == "/v1/changes"]
+    assert dict(asked.url.params) | {"limit": ""} == {
+        "from": "10",
+        "to": "14",
+        "type": "job.*",
+        "queue": "a",
+        "limit": "",
+    }
+
+
+@pytest.mark.parametrize(("option", "other"), [("--from", "--to"), ("--to", "--from")])
+def test_a_moment_that_is_none_names_its_option(gateway: GatewayStub, run: Run, option: str, other: str) -> None:
+    """Not --at."""
+    found = run("changes", option, "garbage", other, "3")
+    assert found.code == 2
+    assert found.err.startswith(f"error: {option}: ")

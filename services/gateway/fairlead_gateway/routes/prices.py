@@ -10,9 +10,10 @@ from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import bad_field
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
-from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.request_bodies import PriceRequest
 from fairlead_gateway.routes.router import Router, listed, on_cluster
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.prices import SetPriceRow
 from fairlead_schemas.http import api
@@ -23,19 +24,23 @@ from fairlead_schemas.wire import commands as cmd
 MODEL_CHARS_MAX = 100
 
 
-def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Router:
+def routes(views: Views, past: HistoricalViews, queue: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return both."""
     router = Router()
 
     @router.read(
-        "/v1/prices", "Prices of GPUs that were set, and from when on", api.Page[api.Price], right=listed("queue:read")
+        "/v1/prices",
+        "Prices of GPUs that were set, and from when on; now or at a past moment",
+        api.Page[api.Price],
+        right=listed("queue:read"),
     )
-    async def list_prices(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+    async def list_prices(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        then = await page_at(past, at, next)
         shown = Sight(views, caller_of(request)).is_whole
-        seen = {f"{row.model} {row.from_ns:020}": row for row in views.prices.rows.values()}
-        rows, token = page_by_name(seen, limit, next)
+        seen = {f"{row.model} {row.from_ns:020}": row for row in then.views.prices.rows.values()}
+        rows, token = page_by_name(seen, limit, next, then)
         items = [_document(views, row, shown=shown) for row in rows]
-        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+        return JsonResponse(api.Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
     @router.command(
         "POST", "/v1/prices", "Set the price of a GPU", api.Price, right=on_cluster("queue:set"), body=PriceRequest
