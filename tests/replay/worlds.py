@@ -23,11 +23,11 @@ GOLDEN_QUEUES = Path(__file__).parent / "golden-queues"
 
 
 @cache
-def hub_of(seed: int) -> MemoryHub:
+def hub_of(seed: int, commits_min: int = COMMITS_MIN) -> MemoryHub:
     """The server of the first world from this seed on that has enough to say, after its end: every change of the
     services' shell makes another story of a seed, and some are short."""
     hubs = map(_hub_of, count(seed))
-    return next(hub for hub in hubs if hub.streams[subjects.LOG].last >= COMMITS_MIN)
+    return next(hub for hub in hubs if hub.streams[subjects.LOG].last >= commits_min)
 
 
 def _hub_of(seed: int) -> MemoryHub:
@@ -57,9 +57,9 @@ def _played(seed: int, parts: Parts) -> MemoryHub:
     return hubs[0]
 
 
-def log_of(seed: int) -> list[Stored]:
+def log_of(seed: int, commits_min: int = COMMITS_MIN) -> list[Stored]:
     """Its whole log."""
-    return list(hub_of(seed).streams[subjects.LOG].messages)
+    return list(hub_of(seed, commits_min).streams[subjects.LOG].messages)
 
 
 def write_golden(directory: Path, seed: int) -> None:

@@ -39,8 +39,11 @@ def export_load(
     saved = _saved(file, folder, nats, from_, to, anonymous=anonymous)
     head = saved.head
     if names is not None:
-        with names.open("w", newline="") as table:
-            csv.writer(table).writerows([("name", "replacement"), *sorted(saved.names.items())])
+        try:
+            with names.open("w", newline="") as table:
+                csv.writer(table).writerows([("name", "replacement"), *sorted(saved.names.items())])
+        except OSError as error:
+            raise InputRefused(f"--names: {names}: {error.strerror}") from error
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(head, output))
         return

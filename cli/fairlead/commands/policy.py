@@ -76,7 +76,7 @@ def run_test(
 
     report = _report(file, seeds, update=update)
     if junit is not None:
-        junit.write_text(reports.junit(report))
+        _write(junit, reports.junit(report).encode(), "--junit")
     if output is ReportFormat.json:
         terminal.write(terminal.document(reports.document(report), Format.json))
     elif output is ReportFormat.junit:
@@ -118,7 +118,7 @@ def _report(file: Path, seeds: int | None, *, update: bool) -> "PolicyReport":
         raise InputRefused(f"{file}: cannot be played: {error}") from error
     differences: list[goldens.GoldenDifference] = []
     if update:
-        (folder / test.goldens).write_bytes(goldens.goldens_of(digest, played))
+        _write(folder / test.goldens, goldens.goldens_of(digest, played), f"{file}: goldens")
     elif test.goldens:
         try:
             differences = goldens.compare_goldens(_bytes(folder / test.goldens, f"{file}: goldens"), digest, played)
@@ -235,5 +235,12 @@ def _bytes(file: Path, at: str) -> bytes:
                 f"{at}: expected at most {FILE_BYTES_MAX // 1024**2} MiB, found {file.stat().st_size} bytes"
             )
         return file.read_bytes()
+    except OSError as error:
+        raise InputRefused(f"{at}: {file}: {error.strerror}") from error
+
+
+def _write(file: Path, data: bytes, at: str) -> None:
+    try:
+        file.write_bytes(data)
     except OSError as error:
         raise InputRefused(f"{at}: {file}: {error.strerror}") from error

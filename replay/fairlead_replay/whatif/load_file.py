@@ -8,6 +8,7 @@ taken from a file whose lines do not have that digest. Sizes are bounded before 
 
 import gzip
 import hashlib
+import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -190,13 +191,19 @@ def write_load(path: Path, recording: LogRecording, *, log: str, commit: str, an
         jobs=len(recording.real.jobs),
         anonymous=anonymous,
     )
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        with path.open("xb") as file, gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed:
+        with beside.open("wb") as file, gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed:
             packed.write(_encode(head) + b"\n" + body)
+        path.hardlink_to(beside)  # unlike a rename, this never replaces a file
     except FileExistsError as error:
         raise LoadFileError(
             f"{path}: expected a new file, found one of this name; a load file is never written over"
         ) from error
+    except OSError as error:
+        raise LoadFileError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)
     return head
 
 

@@ -251,3 +251,12 @@ def test_wrong_words_of_an_export_are_refused(
     assert main(["audit", "export", *words, "--data", "export"]) == 2
     assert told in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_report_that_cannot_be_written_is_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words, and the goldens likewise."""
+    assert run(folder, "--junit", str(folder / "gone" / "report.xml")) == 2
+    assert "--junit: " in capsys.readouterr().err
+    write(folder, more="goldens: gone/day.golden.json\n")
+    assert run(folder, "--update") == 2
+    assert "goldens: " in capsys.readouterr().err

@@ -27,8 +27,8 @@ from tests.replay.worlds import log_of
 
 @pytest.fixture
 def messages() -> list[Stored]:
-    """A recorded log."""
-    return log_of(3)
+    """A recorded log, long enough for the moments that are named here."""
+    return log_of(11, commits_min=250)
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Load files: the same play from the file as from the log, and files that are refused."""
 
+import errno
 import gzip
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,3 +192,15 @@ def test_the_file_of_an_export_names_its_log(tmp_path: Path) -> None:
     ]
     assert heads[0].log == heads[1].log
     assert heads[0].sha256 != heads[1].sha256
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither half a file under the name, nor one beside it."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(load_file.gzip.GzipFile, "write", full)
+    with pytest.raises(LoadFileError, match="cannot be written: No space left on device"):
+        saved(tmp_path / "day.load.jsonl.gz", busy_log())
+    assert list(tmp_path.iterdir()) == []
