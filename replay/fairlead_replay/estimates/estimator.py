@@ -19,8 +19,10 @@ from fairlead_replay.estimates.frames import FRAME_MAX, LENGTH, Ask, Commits, Du
 from fairlead_schemas.queries.estimates import ANSWER_S, EstimatesAnswer
 from fairlead_schemas.wire import subjects
 
-#: Without a question it starts after this time.
-START_S = 60.0
+#: Without a question it starts after this time: a stack at rest, or one of a test, does not pay for it.
+START_S = 1800.0
+#: Pause between two reads of a few commits.
+READ_S = 0.2
 #: After a fault it starts again after this time, or with the next question.
 AGAIN_S = 5.0
 #: Commits between two files.
@@ -155,7 +157,7 @@ class Estimator:
         if after > self.last:
             raise LogDamaged(self.last, f"a kept state of estimates is of sequence {after}")
         self.fed = after
-        reader = LogReader(self._bus, after=after, anchored=False)
+        reader = LogReader(self._bus, after=after, anchored=False, pause_s=READ_S)
         kept = after
         try:
             while True:
