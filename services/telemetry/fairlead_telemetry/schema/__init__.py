@@ -20,6 +20,7 @@ from fairlead_telemetry.schema.relations import (
 )
 from fairlead_telemetry.schema.samples import MEASURED, SAMPLES_1H, SAMPLES_1M
 from fairlead_telemetry.schema.settings import POOLS, QUEUE_SETTINGS, USER_LIMITS
+from fairlead_telemetry.schema.storage import DATASETS, VOLUMES
 from fairlead_telemetry.schema.submits import JOB_REQUESTS
 from fairlead_telemetry.schema.usage import COSTS, GPU_USAGE, PRICES, USAGE_CLOCK, USAGE_METER
 from fairlead_telemetry.schema.utilization import (
@@ -73,6 +74,8 @@ VIEWS = (
     IDLE_EXTENSIONS,
     IDLE_SAVINGS,
     FRAGMENTATION,
+    VOLUMES,
+    DATASETS,
 )
 
 
