@@ -23,9 +23,13 @@ from fairlead_bus.port import (
     Unavailable,
 )
 from fairlead_replay.sim.faults import ANSWER_S, Fate, Faults
+from fairlead_schemas.wire import subjects
 
 #: Time until a client without a connection hears that it has none.
 NO_LINK_S = 0.05
+#: A look for the storage service's newest commit costs no time and draws nothing while it has written nothing: so worlds without it are
+#: those that their seeds were before every look at the log asked for it.
+UNDRAWN = subjects.log("storage")
 
 
 class FaultyTail:
@@ -150,6 +154,8 @@ class FaultyBus:
             asyncio.get_running_loop().call_later(fate.after_s, arrive)
 
     async def last(self, stream: str, subject: str) -> Stored | None:
+        if subject == UNDRAWN and await self.client.last(stream, subject) is None:
+            return None
         await self._trip()
         return await self.client.last(stream, subject)
 
