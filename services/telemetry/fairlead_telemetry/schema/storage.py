@@ -49,9 +49,13 @@ DATASETS = Relation(
         Column("retired_at", "TIMESTAMP", "no job may name it since then, UTC; empty: it is in use"),
     ),
     """
-    SELECT added.body->>'dataset' AS dataset, added.body->>'owner' AS owner, (added.body->>'size_bytes')::UBIGINT AS size_bytes,
-      (added.body->>'files')::UBIGINT AS files, added.body->>'digest' AS digest, added."user" AS added_by, added.time AS added_at,
+    SELECT added.body->>'dataset' AS dataset, added.body->>'owner' AS owner,
+      (added.body->>'size_bytes')::UBIGINT AS size_bytes, (added.body->>'files')::UBIGINT AS files,
+      added.body->>'digest' AS digest,
+      added."user" AS added_by, added.time AS added_at,
       retired.time AS retired_at
-    FROM events added LEFT JOIN events retired ON retired.type = 'DatasetRetired' AND retired.body->>'dataset' = added.body->>'dataset'
+    FROM events added
+    LEFT JOIN events retired
+      ON retired.type = 'DatasetRetired' AND retired.body->>'dataset' = added.body->>'dataset'
     WHERE added.type = 'DatasetAdded'""",
 )
