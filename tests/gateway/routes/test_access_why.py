@@ -39,13 +39,18 @@ def _queue(path: str) -> ev.QueueConfigured:
     return ev.QueueConfigured(**CAUSE, path=path, settings=QueueSettings(pool=POOLS.get(path, "")))
 
 
+def _volume() -> ev.VolumeCreated:
+    return ev.VolumeCreated(**CAUSE, volume="data", owner="project:llm", storage_class="shared", quota_bytes=1 << 30)
+
+
 def _story(rng: Random) -> list[list[ev.Event]]:
-    """Events of each commit: queues and jobs first, then access at random, with moves and queues that come and go. At the end all
-    queues are there: one that is not there now is answered 404.
+    """Events of each commit: queues and jobs first, then access at random, with moves, and queues and a volume that come and go. At
+    the end all are there: what is not there now is answered 404.
     """
     story: list[list[ev.Event]] = [
         [_queue(path) for path in (*POOLS, "research/vision")],
         [submitted(job, queue=queue, project=project, user=user) for job, (queue, project, user) in JOBS.items()],
+        [_volume()],
         [ev.PrincipalAdmitted(**CAUSE, principal=person, kind="person") for person in PEOPLE],
     ]
     gone: set[str] = set()
@@ -59,6 +64,9 @@ def _story(rng: Random) -> list[list[ev.Event]]:
         elif draw < 0.3:
             gone.discard(path)
             story.append([_queue(path)])
+        elif draw < 0.34:
+            story.append([ev.VolumeDeleted(**CAUSE, volume="data")])
+            story.append([_volume()])
         else:
             events = [event_of(rng) for _ in range(rng.choice((1, 2, 4)))]
             story.append([each for each in events if not isinstance(each, ev.QueueConfigured | ev.QueueRemoved)])
@@ -77,6 +85,8 @@ def _target(log: Iterable[tuple[int, ev.Event]], sequence: int, on: str) -> Targ
         return Target(queue, POOLS[queue], project, name, "", owner)
     if kind == "queue":
         return Target(queue=name, pool=POOLS[name.partition("/")[0]])
+    if kind == "volume":
+        return Target(volume=name, project="llm")
     return Target(**({kind: name} if name else {}))
 
 
