@@ -221,6 +221,7 @@ SERVICES: dict[str, Permissions] = {
             *_pieces(),
             subjects.rpc("notifier", "test"),
             subjects.rpc("appproxy", "expect"),
+            subjects.rpc("appproxy", "address"),
         ),
         # To show which nodes are silent; and what another gateway has changed of a person.
         (
@@ -229,13 +230,14 @@ SERVICES: dict[str, Permissions] = {
             f"$KV.{subjects.CREDENTIAL}.*.*",
             f"$KV.{subjects.NOTIFY}.*.*",
             subjects.rpc("gateway", "tunnels"),
+            subjects.rpc("gateway", "apps"),
         ),
         answers=True,
     ),
     # Carries people's connections into runs: reads nothing (every process looks at its start whether the log is there), and asks the
     # gateways which may stay open.
     "appproxy": Permissions(
-        (*_info(subjects.LOG), subjects.rpc("gateway", "tunnels")), (subjects.rpc("appproxy", "*"),), answers=True
+        (*_info(subjects.LOG), subjects.rpc("gateway", "tunnels"), subjects.rpc("gateway", "apps")), (subjects.rpc("appproxy", "*"),), answers=True
     ),
     # Sends to people's destinations: reads the log, the views' snapshot, rules, and addresses of mail; writes how far each
     # destination is. It reaches no credential.

@@ -19,17 +19,31 @@ HEAD_MAX = 4096
 PIECE_BYTES = 64 * 1024
 
 
-def connect_tunnel(tunnel: NewTunnel) -> socket.socket:
-    """Return a connection to the port inside the run. Raises Unreachable."""
-    parts = urlsplit(tunnel.address)
+def connect_proxy(address: str) -> socket.socket:
+    """Return a connection to an app proxy. Raises Unreachable."""
+    parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         connection = socket.create_connection((parts.hostname or "", port), timeout=CONNECT_S)
-    except OSError as error:
-        raise Unreachable(f"the app proxy at {tunnel.address} cannot be reached: {error}") from error
-    try:
         if parts.scheme == "https":
             connection = ssl.create_default_context().wrap_socket(connection, server_hostname=parts.hostname)
+    except OSError as error:
+        raise Unreachable(f"the app proxy at {address} cannot be reached: {error}") from error
+    connection.settimeout(None)
+    return connection
+
+
+def is_this_machine(address: str) -> bool:
+    """Return whether an address is a loopback address without TLS, which a browser here reaches as it is."""
+    parts = urlsplit(address)
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def connect_tunnel(tunnel: NewTunnel) -> socket.socket:
+    """Return a connection to the port inside the run. Raises Unreachable."""
+    connection = connect_proxy(tunnel.address)
+    connection.settimeout(CONNECT_S)
+    try:
         connection.sendall(tunnel_head(tunnel))
         status = _read_head(connection).partition(b"\r\n")[0]
         if b" 101 " not in status:
@@ -83,16 +97,16 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 
 
 class Forwarder:
-    """Local port whose connections lead to a port inside a run. `open_tunnel` asks the gateway for one tunnel, in any thread."""
+    """Local port whose connections lead to a port inside a run, or to an app proxy. `connect` makes one such connection, in any thread."""
 
     def __init__(
-        self, host: str, port: int, open_tunnel: Callable[[], NewTunnel], failed: Callable[[FairleadError], None]
+        self, host: str, port: int, connect: Callable[[], socket.socket], failed: Callable[[FairleadError], None]
     ) -> None:
         """Listen. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family)
         self.port: int = self._listener.getsockname()[1]
-        self._open_tunnel, self._failed = open_tunnel, failed
+        self._connect, self._failed = connect, failed
 
     def run(self) -> None:
         """Take connections until `close`."""
@@ -111,9 +125,9 @@ class Forwarder:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            tunnel = connect_tunnel(self._open_tunnel())
+            far = self._connect()
         except FairleadError as error:
             self._failed(error)
             connection.close()
         else:
-            carry(connection, tunnel)
+            carry(connection, far)

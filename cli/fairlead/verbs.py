@@ -127,6 +127,13 @@ VERBS: tuple[Verb, ...] = (
         "jobs:cancel",
         "End jobs, waiting or running (an array with all its elements), or send their programs a signal.",
     ),
+    Verb(
+        "Jobs",
+        "session",
+        "session:session",
+        "Start an application in the browser, such as a notebook; list, open, share or stop sessions.",
+    ),
+    Verb("Jobs", "open", "session:open_app", "Open the application of a running session in the browser."),
     Verb("Jobs", "hold", "jobs:hold", "Keep waiting jobs from starting."),
     Verb("Jobs", "release", "jobs:release", "End a hold."),
     Verb(

@@ -19,6 +19,9 @@ SHELLS: dict[str, dict[str, str]] = {
     },
     "fairlead_appproxy": {
         "__main__": "wires the process",
+        "app_server": "takes browsers' requests",
+        "connection": "reads and writes streams",
+        "splice": "passes bytes between transports",
         "service": "asks and answers over the bus",
         "tunnel_server": "listens for clients and nodes",
     },

@@ -84,7 +84,7 @@ def _listen(address: str, pair: PortPair, tunnel_to: TunnelTo) -> Forwarder:
         terminal.note(f"connection refused: {error}")
 
     try:
-        forwarder = Forwarder(address, pair.local, lambda: tunnel_to(pair.inside), failed)
+        forwarder = Forwarder(address, pair.local, lambda: connect_tunnel(tunnel_to(pair.inside)), failed)
     except OSError as error:
         hint = f"0:{pair.inside} takes any free port"
         raise InputRefused(f"{address}:{pair.local} cannot be listened on: {error.strerror}", hint=hint) from error

@@ -1,7 +1,7 @@
 """`run`: a job in the foreground, as `srun` and `dstack apply` have it: submitted, followed, and ended with its exit code."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import typer
@@ -23,15 +23,21 @@ TYPER_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def _options_of_submit[F: Callable[..., None]](verb: F) -> F:
-    """Give a verb the options of `submit`, for Typer, which reads the signature."""
-    found = inspect.signature(submit)
-    kept = [each for name, each in found.parameters.items() if name not in _WITHOUT]
-    verb.__dict__["__signature__"] = found.replace(parameters=kept)
-    return verb
+def options_of_submit[F: Callable[..., None]](without: Collection[str]) -> Callable[[F], F]:
+    """Give a verb the options of `submit` but some, for Typer, which reads the signature. Its own parameters come first."""
+
+    def give(verb: F) -> F:
+        own = [each for each in inspect.signature(verb).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        names = {*without, *(each.name for each in own)}
+        found = inspect.signature(submit)
+        kept = [each for name, each in found.parameters.items() if name not in names]
+        verb.__dict__["__signature__"] = found.replace(parameters=[*own, *kept])
+        return verb
+
+    return give
 
 
-@_options_of_submit
+@options_of_submit(_WITHOUT)
 def run(ctx: typer.Context, **_options: Any) -> None:
     """Run a command or script as a job: wait, show its output, and exit with its exit code.
 

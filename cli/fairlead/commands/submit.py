@@ -158,6 +158,14 @@ def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) 
     return [with_products(job, client, offline_ok=dry_run) for job in jobs]
 
 
+def option_words(ctx: typer.Context, client: Client) -> dict[str, Any]:
+    """Return the words of a job file for the options of a command line that takes no file; a directory that it names is sent."""
+    options = ctx.params
+    words = _words(client, _given(options), options.get("gpu", ""), options.get("after") or [])
+    words |= _workdir(options.get("workdir"), here=False)
+    return with_directories([words], Path.cwd(), client)[0]
+
+
 def _base(file: Path | None, words: list[str], *, here: bool) -> Path:
     """Return the directory from which a `sync` is meant: that of the file that has it, else the present one."""
     named = file if file is not None else Path(words[0]) if words else None

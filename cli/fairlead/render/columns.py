@@ -7,6 +7,8 @@ Table columns read the clock.
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from fairlead.render import clock
 from fairlead.render.terminal import TableColumn
 from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus, Job, Node
@@ -222,6 +224,29 @@ JOBS = (
     TableColumn("PROJECT", lambda j: j.project, wide=True), TableColumn("EXIT", ended_how, wide=True),
     TableColumn("SUBMITTED", lambda j: j.submitted_at, wide=True), TableColumn("WHY", why_now),
 )  # fmt: skip
+
+
+def app_of(job: Job) -> str:
+    """Return the application that a job's file names, "" for none."""
+    spec = msgspec.json.decode(job.spec)
+    app = spec.get("app", "") if isinstance(spec, dict) else ""
+    return str(app.get("profile", "http") if isinstance(app, dict) else app)
+
+
+def session_state(job: Job) -> str:
+    """Return the state of a session; of one that runs, whether its application serves."""
+    if job.state != "running" or not app_of(job):
+        return job_state(job)
+    return "ready" if job.ready_at is not None else "starting"
+
+
+SESSIONS = (
+    *JOBS[:2],
+    TableColumn("APP", app_of),
+    TableColumn("STATE", session_state),
+    *JOBS[5:8],
+    JOBS[-1],
+)
 
 NODES = (
     TableColumn("NODE", lambda n: n.id), TableColumn("STATE", lambda n: n.state), TableColumn("GPU", lambda n: n.gpu_model),

@@ -345,7 +345,9 @@ class Stack:
 
     def _environment(self) -> dict[str, str]:
         monitor = {"FAIRLEAD_NATS_MONITOR": self._monitor} if self._monitor else {}
-        return {**os.environ, **monitor}
+        # One for all lives of the app proxy: an open page of an application continues where it is.
+        proxy = {"FAIRLEAD_APPPROXY_PORT": os.environ.get("FAIRLEAD_APPPROXY_PORT") or str(nats_server.free_port())}
+        return {**os.environ, **monitor, **proxy}
 
     def _until(self, condition: Callable[[], bool], name: str, why: Callable[[], list[Condition]] = list) -> None:
         """Wait. Raises FairleadError after READY_S: the conditions of `why`, or the last line of the process's log."""

@@ -1,10 +1,13 @@
 """Profiles of applications that people open in a browser: how each is started, how it listens, and when it is ready. Pure.
 
 A profile is a row of `PROFILES`. A job file names one (`app: jupyterlab`), or has words of its own for a program that is in no row
-(`app: {ready: /health}`, which is the profile `http`). The agent sets FAIRLEAD_APP_PORT and FAIRLEAD_APP_TOKEN for the program. Start at
-`app_of`.
+(`app: {ready: /health}`, which is the profile `http`). The agent sets FAIRLEAD_APP_PORT and FAIRLEAD_APP_TOKEN for the program. Each attempt's
+app has a host name of its own, `label_of`.
 """
 
+import base64
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -120,3 +123,37 @@ def with_command(profile: str, command: list[str]) -> list[str]:
 def is_path(text: str) -> bool:
     """Return whether a text is a path of a URL, in the form in which requests have it."""
     return text.startswith("/") and len(text) <= PATH_CHARS_MAX and all("!" <= each <= "~" for each in text)
+
+
+#: Of the part of a label that is made of no name: forty bits.
+_SALT_CHARS = 8
+_LABEL = re.compile(
+    rf"({'|'.join(sorted(PROFILES))})-([1-9][0-9]{{0,14}})(?:-([0-9]{{1,9}}))?-([1-9][0-9]{{0,8}})-([a-z2-7]{{{_SALT_CHARS}}})\Z"
+)
+
+
+class AppLabel(NamedTuple):
+    """Parts of the host name of an app."""
+
+    profile: str
+    job: str
+    attempt: int
+    salt: str
+
+
+def label_of(profile: str, job: str, attempt: int, seed: str) -> str:
+    """Return the first label of the host name of one attempt's app. `seed`: what no other attempt of any cluster has, so that a name never
+    comes again. Nothing in it is made by people: what they name could be put together to another's name.
+    """
+    found = hashlib.sha256(f"{profile}\0{job}\0{attempt}\0{seed}".encode()).digest()
+    salt = base64.b32encode(found).decode().lower()[:_SALT_CHARS]
+    return f"{profile}-{job.replace('_', '-')}-{attempt}-{salt}"
+
+
+def parse_label(label: str) -> AppLabel | None:
+    """Return the parts of a label, None for what is none. Two numbers are a job and an attempt, three an array, its element, an attempt."""
+    found = _LABEL.match(label)
+    if found is None:
+        return None
+    profile, job, index, attempt, salt = found.groups()
+    return AppLabel(profile, f"{job}_{index}" if index else job, int(attempt), salt)

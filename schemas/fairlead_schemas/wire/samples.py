@@ -97,6 +97,8 @@ class RunResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     #: Time of the last input into one of its terminals (or of the opening of one), Unix nanoseconds, accurate to
     #: some seconds; None: it has no terminal.
     terminal_ns: int | None = None
+    #: When a person last acted in its application, Unix nanoseconds; 0: nobody has since its agent looks; None: it has none.
+    proxy_ns: int | None = None
 
 
 class SampleBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -198,6 +200,7 @@ class ResourceColumns(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     network_rx_bytes: Counts = None
     network_tx_bytes: Counts = None
     terminal_ns: Moments = None
+    proxy_ns: Moments = None
 
 
 class SampleColumns(

@@ -37,7 +37,7 @@ from fairlead_agent.shell.gpu_use import GpuSampler, GpuUseWatcher
 from fairlead_agent.shell.metrics_facts import MetricsFacts
 from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
-from fairlead_agent.shell.run_connections import RunConnections
+from fairlead_agent.shell.run_connections import RunConnections, RunPresences
 from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.tunnels import NodeTunnels
@@ -78,6 +78,7 @@ class Agent:
         self.output = OutputShipper(settings.node, bus.publish)
         self.connections = RunConnections(runtime)
         self.tunnels = NodeTunnels(self.connections, self.tasks.spawn)
+        self.presences = RunPresences()
         self.gpu_use = self._build_gpu_use()
         self.sampler = self._build_sampler()
         self.preparation = self._build_preparation()
@@ -86,7 +87,7 @@ class Agent:
         self.trees = SyncTrees(settings.directory, pieces.get, open_to_all=runtime.name == "docker")
         self.starter = self._build_starter(environment)
         self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
-        self.apps = AppWatcher(self.connections, self._handle_run_event)
+        self.apps = AppWatcher(self.connections, self.presences, self._handle_run_event)
         self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
         self.ender = self._build_ender()
         self.metrics = self._build_metrics()
@@ -137,6 +138,7 @@ class Agent:
             self.ledger.incarnation,
             self.settings.sample_s,
             lambda gpus: with_health(gpus, self.monitor.gpus, self.monitor.xids),
+            self.presences.of,
         )
 
     def _build_preparation(self) -> LaunchPreparation:
@@ -313,7 +315,12 @@ class Agent:
 
     async def _listen(self) -> None:
         await self.link.open()
-        answers = {"output": self._on_output_wanted, "files": self._on_files_wanted, "tunnel": self.tunnels.answer}
+        answers = {
+            "output": self._on_output_wanted,
+            "files": self._on_files_wanted,
+            "tunnel": self.tunnels.answer,
+            "presence": self.presences.answer,
+        }
         for verb, answer in answers.items():
             self._questions.append(await self.bus.serve(subjects.rpc_node(self.settings.node, verb), answer))
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from fairlead_appproxy.head import CarriedAnswer, CarriedRequest, Fields
 
-#: Cookies with this beginning are the proxy's own. `__Host-` keeps other hosts from setting them (RFC 6265bis).
-OWN_COOKIES = b"__host-fairlead"
+#: Cookies with these beginnings are the proxy's own and the gateway's. `__Host-` keeps other hosts from setting them (RFC 6265bis); browsers take
+#: it over https alone, so on a person's own machine they go without.
+OWN_COOKIES = (b"__host-fairlead", b"fairlead")
 #: Beginnings of the cluster's tokens: of people, sign-ins, refreshes and apps.
 TOKENS = (b"flp_", b"fls_", b"flr_", b"fla_")
 #: Fields of one connection (RFC 9110, 7.6.1).

@@ -14,12 +14,22 @@ from typing import NamedTuple, Self
 import msgspec
 import structlog
 
+from fairlead_appproxy.app_server import AppServer
+from fairlead_appproxy.browser_rules import AppHosts
 from fairlead_appproxy.tunnel_server import TunnelServer
 from fairlead_appproxy.tunnel_table import Full, TunnelTable
 from fairlead_bus.environment_settings import BadSetting, one_of, whole
 from fairlead_bus.port import Bus, BusError, Message
 from fairlead_bus.tls import Certificate, TlsFiles
 from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.app_sessions import (
+    ENTRIES_MAX,
+    AppAddress,
+    AppAnswer,
+    AppQuestion,
+    EntriesEnded,
+    RenewEntries,
+)
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 from fairlead_schemas.wire.tunnels import (
     ASK_AGAIN_S,
@@ -35,11 +45,18 @@ from fairlead_schemas.wire.tunnels import (
 NAME = "appproxy"
 HOST, PORT = "FAIRLEAD_APPPROXY_HOST", "FAIRLEAD_APPPROXY_PORT"
 URL, NODES_URL, TLS = "FAIRLEAD_APPPROXY_URL", "FAIRLEAD_APPPROXY_NODES_URL", "FAIRLEAD_APPPROXY_TLS"
+APPS = "FAIRLEAD_APPPROXY_APPS"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GATEWAY_S = 2.0
+#: A sign of a person is told for so long: a gateway, or a node's agent, may have been away.
+PRESENCE_S = 10.0
+#: A gateway answers when the node has dialled out.
+_CONNECT_S = 25.0
 
 log = structlog.get_logger()
 _decode_question = msgspec.json.Decoder(ExpectTunnel).decode
+_decode_answer = msgspec.json.Decoder(AppAnswer).decode
+_decode_entries = msgspec.json.Decoder(EntriesEnded).decode
 _decode_ended = msgspec.json.Decoder(TunnelsEnded).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -52,6 +69,8 @@ class ProxySettings(NamedTuple):
     #: Addresses that clients and nodes are told; "": that of the socket, and that of clients.
     url: str = ""
     nodes_url: str = ""
+    #: Origin below which each app has one: "https://apps.example.org"; "": apps are carried to <label>.localhost.
+    apps: str = ""
     tls: TlsFiles | None = None
 
     @classmethod
@@ -64,7 +83,7 @@ class ProxySettings(NamedTuple):
                 f"FAIRLEAD_TLS_KEY; or, where something in front has TLS, {TLS}=off"
             )
         port = whole(env, PORT, 8443, unit="port number", least=0, most=65535)
-        return cls(host, port, _url(env, URL), _url(env, NODES_URL), tls)
+        return cls(host, port, _url(env, URL), _url(env, NODES_URL), _apps(env), tls)
 
 
 def _url(env: Mapping[str, str], name: str) -> str:
@@ -74,13 +93,24 @@ def _url(env: Mapping[str, str], name: str) -> str:
     return url
 
 
+def _apps(env: Mapping[str, str]) -> str:
+    url = _url(env, APPS)
+    if url and (not url.startswith("https://") or "/" in url[8:] or "*" in url):
+        raise BadSetting(
+            f'{APPS}: expected https://DOMAIN[:PORT], below which each application has a name, found "{url}"; cookies of applications are '
+            "bound to their host over https alone"
+        )
+    return url
+
+
 class AppProxy:
     """The running service; `run` until `stop`."""
 
     def __init__(self, bus: Bus, settings: ProxySettings) -> None:
         self._bus, self._settings = bus, settings
         self.table = TunnelTable()
-        self.server = TunnelServer(self.table)
+        self.apps = AppServer(AppHosts(settings.apps), self._ask_app)
+        self.server = TunnelServer(self.table, self.apps)
         self.address = ""
         self._certificate = Certificate(settings.tls) if settings.tls is not None else None
         self._answered_at = time.monotonic()
@@ -92,8 +122,10 @@ class AppProxy:
         port = await self.server.open(self._settings.host, self._settings.port, tls)
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         self.address = self._settings.url or f"{'https' if tls else 'http'}://{host}:{port}"
+        self.apps.node_address = self._settings.nodes_url or self.address
         served = [
             await self._bus.serve(subjects.rpc(NAME, "expect"), self._expect, group=NAME),
+            await self._bus.serve(subjects.rpc(NAME, "address"), self._where, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
         log.info("listening", address=self.address)
@@ -112,6 +144,7 @@ class AppProxy:
             for task in watching:
                 task.cancel()
             await asyncio.gather(*watching, return_exceptions=True)
+            self.apps.close()
             await self.server.close()
 
     async def stop(self) -> None:
@@ -127,26 +160,60 @@ class AppProxy:
             return _encode(TunnelExpected(error=str(error)))
         return _encode(TunnelExpected(address=self.address, node_address=self._settings.nodes_url or self.address))
 
+    async def _where(self, message: Message) -> bytes:
+        return _encode(AppAddress(address=self.address, apps=self._settings.apps))
+
+    async def _ask_app(self, question: AppQuestion) -> AppAnswer:
+        """Ask a gateway about an app. Raises ConnectionError."""
+        try:
+            subject = subjects.rpc("gateway", "apps")
+            return _decode_answer(await self._bus.request(subject, _encode(question), timeout_s=_CONNECT_S))
+        except (BusError, msgspec.MsgspecError) as error:
+            log.warning("no gateway answers about an application", reason=str(error))
+            raise ConnectionError(str(error)) from error
+
     async def _alive(self, message: Message) -> bytes:
         return encode_alive(Alive(sequence=0))
 
     def is_blind(self) -> bool:
         """Return True where no gateway has told for long which tunnels may stay open."""
-        return bool(len(self.table)) and time.monotonic() - self._answered_at > BLIND_S
+        return bool(len(self.table) or self.apps.table.entries) and time.monotonic() - self._answered_at > BLIND_S
 
     async def _ask_again(self) -> None:
         """Ask the gateways which tunnels may stay open, and end the others; end all while no gateway answers for long."""
         while True:
             await asyncio.sleep(ASK_AGAIN_S)
             self.server.end_overdue()
-            if not self.table.open:
+            self.apps.sweep()
+            if not self.table.open and not self.apps.table.entries:
                 self._answered_at = time.monotonic()
                 continue
             for some in batched([*self.table.open.values()], TUNNELS_MAX):
                 await self._ask(some)
+            await self._renew()
             if self.is_blind():
                 for tunnel in [*self.table.open]:
                     self.server.end(tunnel, f"no gateway has answered for {BLIND_S:g} s")
+                self.apps.close()
+
+    async def _renew(self) -> None:
+        """Ask which entries of apps may stay, and tell where somebody has been."""
+        now, wall_ns = time.monotonic(), time.time_ns()
+        lasts = self.apps.table.active(now - ASK_AGAIN_S - PRESENCE_S)
+        active = {label: wall_ns - int((now - last) * 1e9) for label, last in lasts.items()}
+        for some in self.apps.table.batches(ENTRIES_MAX):
+            question = _encode(RenewEntries(entries=some, active=active))
+            try:
+                answer = await self._bus.request(subjects.rpc("gateway", "apps"), question, timeout_s=_GATEWAY_S)
+                told = _decode_entries(answer)
+            except (BusError, msgspec.MsgspecError) as error:
+                log.warning("no gateway tells who may stay in an application", reason=str(error))
+                return
+            if told.behind:
+                return
+            self._answered_at, active = time.monotonic(), {}
+            for cookie, (status, words) in told.ended.items():
+                self.apps.end(cookie, some[cookie], status, words)
 
     async def _ask(self, tunnels: Iterable[Tunnel]) -> None:
         question = _encode(AskTunnels(tunnels=[*tunnels]))

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import structlog
 
+from fairlead_appproxy.app_server import AppServer
+from fairlead_appproxy.connection import HttpConnection
 from fairlead_appproxy.head import CarriedRequest, HeadRefused, end_of_head, read_request
 from fairlead_appproxy.tunnel_table import NotExpected, TunnelTable
 from fairlead_schemas.wire.tunnels import CLIENT_END, MEET_S, NODE_END, PATH
@@ -57,8 +59,8 @@ class _Pair:
 class TunnelServer:
     """Server of both ends. `open` and `close`; `end` ends one tunnel."""
 
-    def __init__(self, table: TunnelTable, clock: Callable[[], float] = time.monotonic) -> None:
-        self._table, self._clock = table, clock
+    def __init__(self, table: TunnelTable, apps: AppServer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._apps, self._clock = table, apps, clock
         self._pairs: dict[str, _Pair] = {}
         self._heads = 0
         self._server: asyncio.Server | None = None
@@ -94,7 +96,16 @@ class TunnelServer:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             try:
                 head, rest = await self._head(reader)
+                if self._apps.hosts.of(head.values(b"host")[0]) is not None:
+                    if await self._apps.serve(head, HttpConnection(reader, writer, rest)):
+                        return  # a WebSocket, which lives on by itself
+                    writer.close()
+                    return
                 is_client, secret = _credentials(head)
+                if not is_client and (coming := self._apps.take_node(secret)) is not None:
+                    writer.write(_upgraded(NODE_END))
+                    coming.set_result(HttpConnection(reader, writer, rest))
+                    return
                 tunnel = self._table.arrive(secret, self._clock(), is_client=is_client)
             except (HeadRefused, NotExpected) as refused:
                 await _refuse(writer, refused)
@@ -122,7 +133,7 @@ class TunnelServer:
 
     async def _join(self, tunnel: str, end: _End, name: str) -> None:
         """Wait for the other end, or carry for both where this one is the second."""
-        end.writer.write(f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {name}\r\n\r\n".encode())
+        end.writer.write(_upgraded(name))
         pair = self._pairs.get(tunnel)
         if pair is None:
             pair = self._pairs[tunnel] = _Pair(end)
@@ -168,6 +179,10 @@ class TunnelServer:
                 await receiver.writer.wait_closed()  # what was sent before the end is not cut with it
             raise ConnectionResetError
         receiver.writer.write_eof()
+
+
+def _upgraded(name: str) -> bytes:
+    return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {name}\r\n\r\n".encode()
 
 
 def _credentials(head: CarriedRequest) -> tuple[bool, str]:

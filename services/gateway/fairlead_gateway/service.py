@@ -39,6 +39,7 @@ from fairlead_gateway.notify.store import RuleStore
 from fairlead_gateway.pages.web_files import WebFiles, folder
 from fairlead_gateway.routes import (
     access,
+    apps,
     audit,
     estimates,
     events,
@@ -192,6 +193,7 @@ class Gateway:
         self.callers.takes_plain_cookie = not self.sign_on.public_url.startswith("https:")
         self.presence = NodePresence(views, lambda: folding.bus_answers)
         self.tunnels = tunnels.TunnelRoutes(views, bus, self.callers, self.guard)
+        self.apps = apps.AppRoutes(views, bus, self.tunnels, self.guard)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = [*self._cluster_routes(), *self._people_routes()]
         #: Every route, and the OpenAPI document.
@@ -222,6 +224,7 @@ class Gateway:
             tunnels.routes(self.tunnels),
             why.routes(why.WhyRoutes(views, bus, past, explaining, estimating)),
             estimates.routes(views, estimating),
+            apps.routes(self.apps),
             queues.pool_routes(views, past, explaining),
             prices.routes(views, past, self.queue, waiter),
             storage.routes(storage.StorageRoutes(views, self.storage, waiter, self.accounts, self.pieces)),
@@ -325,6 +328,7 @@ class Gateway:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""
         await self.presence.listen(self._bus)
         await self._bus.serve(subjects.rpc("gateway", "tunnels"), self.tunnels.may_stay, group="gateway")
+        await self._bus.serve(subjects.rpc("gateway", "apps"), self.apps.answer, group="gateway")
         async with asyncio.TaskGroup() as group:
             for work in (
                 self.folding.run(),

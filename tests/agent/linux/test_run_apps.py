@@ -112,5 +112,5 @@ def test_an_environment_without_a_whole_app_has_none(environment: dict[str, str]
 
 
 def test_this_process_has_no_app() -> None:
-    """Nor does any that was not started as one."""
+    """It was not started as one."""
     assert app_of_program(os.getpid()) is None

@@ -23,8 +23,8 @@ def test_a_profile_brings_its_command(name: str) -> None:
         assert twice.resolve(JobSpec(app=name, kind="session"), "ann").spec == command.spec
 
 
-def test_words_of_ones_own() -> None:
-    """A path that shows that it serves, and paths that count as nobody's, in addition to the profile's."""
+def test_own_fields_of_an_app() -> None:
+    """A path that shows that it serves, and paths that count as the page's, in addition to the profile's."""
     app = app_of(AppWords(profile="jupyterlab", ready="/lab", background=["/poll"]))
     assert app is not None and app.ready == "/lab" and app.background == (*PROFILES["jupyterlab"].background, "/poll")
     own = app_of(AppWords(port=8000))

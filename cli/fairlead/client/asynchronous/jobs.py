@@ -25,7 +25,7 @@ from fairlead_schemas.http.api import (
     RunDirectory,
     SubmitResult,
 )
-from fairlead_schemas.http.tunnels import NewTunnel
+from fairlead_schemas.http.tunnels import NewEntry, NewTunnel
 from fairlead_schemas.queries.telemetry import JobMetrics, JobUses
 from fairlead_schemas.wire.lifecycle import END_STATES
 
@@ -217,6 +217,13 @@ class AsyncJobsRequests(AsyncTransport):
         """
         body = {"to": "ssh", "rank": rank, "public_key": public_key}
         return decode((await self._post(f"/v1/jobs/{quote(job_id, safe='')}/tunnels", body)).content, NewTunnel)
+
+    async def enter_app(self, job_id: str) -> NewEntry:
+        """Make a way into the application of a running job, for a browser: a code that is good once. Raises Conflict where the job does not
+        run, or has none.
+        """
+        answer = await self._post(f"/v1/jobs/{quote(job_id, safe='')}/entries", {})
+        return decode(answer.content, NewEntry)
 
     async def idle(self) -> IdleOverview:
         """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""

@@ -11,10 +11,12 @@ from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Emit, RunKey, RunServes
 from fairlead_agent.linux.run_apps import serves
 from fairlead_agent.linux.run_ports import NoListener
-from fairlead_agent.shell.run_connections import NotRunning, RunConnections
+from fairlead_agent.shell.run_connections import NotRunning, RunConnections, RunPresences
 
 #: Between two looks at the apps that do not serve yet; a start takes seconds, and a look some milliseconds.
 LOOK_S = 0.25
+#: A run is looked at so often before it counts as one without an application: ten seconds.
+LOOKS_WITHOUT = 40
 
 _log = structlog.get_logger()
 
@@ -22,20 +24,26 @@ _log = structlog.get_logger()
 class AppWatcher:
     """Watcher of one node's applications."""
 
-    def __init__(self, connections: RunConnections, emit: Emit) -> None:
-        self._connections, self._emit = connections, emit
-        self._waiting: set[RunKey] = set()
+    def __init__(self, connections: RunConnections, presences: RunPresences, emit: Emit) -> None:
+        self._connections, self._presences, self._emit = connections, presences, emit
+        #: {run: looks that have found no application}
+        self._waiting: dict[RunKey, int] = {}
+        #: Those of them whose application has served before.
+        self._ready: set[RunKey] = set()
         self._added = asyncio.Event()
 
     def hold(self, run: RunEntry) -> None:
-        """Look at a run that has started until its application serves, if it has one. Only rank 0 has."""
-        if not run.app_ready and not run.key.rank and self._has_app(run.key):
-            self._waiting.add(run.key)
+        """Look at a run that has started: whether it has an application, and then until that serves. Only rank 0 has one."""
+        if not run.key.rank:
+            self._waiting[run.key] = 0
+            if run.app_ready:
+                self._ready.add(run.key)
             self._added.set()
 
     def let_go(self, key: RunKey) -> None:
         """Stop looking at a run that has ended."""
-        self._waiting.discard(key)
+        self._waiting.pop(key, None)
+        self._ready.discard(key)
 
     async def run(self) -> None:
         """Look at those that do not serve yet, without end."""
@@ -47,20 +55,30 @@ class AppWatcher:
             else:
                 await self._added.wait()
 
-    def _has_app(self, key: RunKey) -> bool:
-        try:
-            self._connections.app(key)
-        except (NotRunning, OSError):
-            return False
-        return True
-
     async def _look(self, key: RunKey) -> None:
+        if not self._has_app(key):
+            # Until its program has been executed, the process has the environment of the one that starts it.
+            self._waiting[key] += 1
+            if self._waiting[key] >= LOOKS_WITHOUT:
+                self.let_go(key)
+            return
+        self._presences.begin(key)
+        if key in self._ready:
+            self.let_go(key)
+            return
         try:
             connection, app = await self._connections.to_app(key)
             ready = await asyncio.to_thread(serves, connection, app)
         except (NotRunning, NoListener, OSError):
             return
         if ready and key in self._waiting:
-            self._waiting.discard(key)
+            self.let_go(key)
             _log.info("application serves", job=key.job, attempt=key.attempt, app=app.profile)
             self._emit(RunServes(key))
+
+    def _has_app(self, key: RunKey) -> bool:
+        try:
+            self._connections.app(key)
+        except (NotRunning, OSError):
+            return False
+        return True

@@ -6,9 +6,10 @@ that are left when a run has ended next to neighbours. Holds no rules: `devices/
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import structlog
+from msgspec import structs
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
@@ -139,8 +140,10 @@ class GpuSampler:
         incarnation: str,
         every_s: float,
         with_health: Callable[[list[GpuSample]], list[GpuSample]],
+        presences: Callable[[Collection[RunKey]], Mapping[RunKey, int]] = lambda _: {},
     ) -> None:
-        """`with_health` adds what is known of the GPUs' health."""
+        """`with_health` adds what is known of the GPUs' health; `presences` returns when a person last acted in each run's application."""
+        self._presences = presences
         self._bus, self._devices, self._gpu_use, self._every_s = bus, devices, gpu_use, every_s
         self._node, self._incarnation = node, incarnation
         self._runtime, self._metering, self._with_health = runtime, Metering(), with_health
@@ -216,7 +219,11 @@ class GpuSampler:
         programs = self._runtime.programs()
         if not programs:
             return []
-        return await asyncio.to_thread(self._metering.read, programs, contained=self._runtime.name == "docker")
+        found = await asyncio.to_thread(self._metering.read, programs, contained=self._runtime.name == "docker")
+        presences = {(f"{key.job}.{key.attempt}", key.rank): at for key, at in self._presences(programs).items()}
+        if not presences:
+            return found
+        return [structs.replace(each, proxy_ns=presences.get((each.run, each.rank))) for each in found]
 
     async def _measure(self, holders: dict[str, str]) -> list[GpuSample]:
         if self._devices.simulated:

@@ -1,12 +1,15 @@
-"""Connections into runs of one node: to a port, to their application, or to a command inside them.
+"""Connections into runs of one node: to a port, to their application, or to a command inside them; and when a person was last there.
 
 Start at `RunConnections.to_port`.
 """
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
+
+import msgspec
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.run_apps import RunApp, all_processes, app_of_program, connect_to_app
@@ -14,10 +17,38 @@ from fairlead_agent.linux.run_ports import connect_to_run
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.shell.ssh_end import SshCredentials, SshEnds
 from fairlead_agent.shell.terminal import open_terminal
+from fairlead_bus.port import Message
+from fairlead_schemas.wire.app_sessions import RunPresence
+
+_decode_presence = msgspec.json.Decoder(RunPresence).decode
 
 
 class NotRunning(Exception):
     """The run is not running on this node, or has no application; the message says which."""
+
+
+class RunPresences:
+    """When a person last acted in the application of each run, as gateways report it; Unix ns by the clock of the app proxy."""
+
+    def __init__(self) -> None:
+        self._last: dict[RunKey, int] = {}
+
+    def begin(self, key: RunKey) -> None:
+        """Note that a run has an application, in which nobody has acted so far."""
+        self._last.setdefault(key, 0)
+
+    async def answer(self, message: Message) -> bytes:
+        """Note what a gateway tells."""
+        with contextlib.suppress(msgspec.MsgspecError):
+            told = _decode_presence(message.payload)
+            key = RunKey(told.job, told.attempt, told.rank)
+            self._last[key] = max(self._last.get(key, 0), told.at_ns)
+        return b"{}"
+
+    def of(self, runs: Collection[RunKey]) -> dict[RunKey, int]:
+        """Return what is known of runs, and forget the others."""
+        self._last = {key: at_ns for key, at_ns in self._last.items() if key in runs}
+        return self._last
 
 
 class RunConnections:

@@ -139,13 +139,19 @@ class TunnelRoutes:
         """Answer the proxy which tunnels must end: those whose person has lost the right, whose sign-in or token has ended, or whose
         job runs no more.
         """
-        if not self._callers.is_current():
+        if not self.is_current:
             return _encode(TunnelsEnded(behind=True))
         asked = _decode_question(message.payload).tunnels
-        ended = {tunnel.id: why for tunnel in asked if (why := self._why_ended(tunnel))}
+        ended = {tunnel.id: why for tunnel in asked if (why := self.why_ended(tunnel))}
         return _encode(TunnelsEnded(ended=ended))
 
-    def _why_ended(self, tunnel: Tunnel) -> str:
+    @property
+    def is_current(self) -> bool:
+        """False while the log's end is out of sight for so long that the end of a right could have been missed."""
+        return self._callers.is_current()
+
+    def why_ended(self, tunnel: Tunnel) -> str:
+        """Return why a connection into a run must end, "" while it may stay."""
         row = self._views.jobs.rows.get(tunnel.job)
         if row is None or row.state != "running":
             return "the job runs no more"

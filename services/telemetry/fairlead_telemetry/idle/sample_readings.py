@@ -79,7 +79,7 @@ def _run(resources: RunResources) -> RunReading:
         _sum(resources.network_rx_bytes, resources.network_tx_bytes),
         _sum(resources.disk_read_bytes, resources.disk_written_bytes),
         resources.terminal_ns,
-        None,  # no component of ours proxies: the value is unknown
+        resources.proxy_ns,
     )
 
 

@@ -126,10 +126,10 @@ class PartWatch:
         return counter
 
     def _somebody(self, signal: IdleSignal, rank: RunReading, at_ns: int) -> None:
-        """Record a person's presence at the terminal, or at the proxy where the proxy reports it. Without presence so far, it counts
+        """Record a person's presence: at the terminal or, of a run that has none, in its application. Without presence so far, it counts
         from the run's start.
         """
-        known = rank.terminal_ns if signal == "terminal" else rank.proxy_ns
+        known = rank.terminal_ns if signal == "terminal" and rank.terminal_ns is not None else rank.proxy_ns
         if known is not None:
             before = self._presence[signal]
             last_ns = max(before.last_ns, known, rank.proxy_ns or 0, self.started_ns)

@@ -94,6 +94,7 @@ RESOURCES = Relation(
         Column("network_rx_bytes", "BIGINT", "bytes received, of a run with a network of its own"),
         Column("network_tx_bytes", "BIGINT", "bytes sent, likewise"),
         Column("terminal_ns", "BIGINT", "when a user last typed into one of its terminals, Unix ns; NULL: it has none"),
+        Column("proxy_ns", "BIGINT", "when a user last acted in its application, Unix ns; NULL: it has none"),
         Column("simulated", "BOOLEAN", "true where the node's GPUs are played"),
     ),
 )
