@@ -127,7 +127,7 @@ class Groups:
     def _seen_beyond(self, keys: Sequence[tuple[str, ...]], ran_ns: int) -> int:
         """Return the middle length beyond `ran_ns` of the most alike runs that were seen for longer; itself where none was."""
         for key in keys:
-            longer = sorted(each.length_ns for each in self._seen.get(key, [])[-GROUP_MAX:] if each.length_ns > ran_ns)
+            longer = sorted(each.length_ns for each in self._seen.get(key, ()) if each.length_ns > ran_ns)
             if longer:
                 return longer[len(longer) // 2]
         return ran_ns
