@@ -7,6 +7,7 @@ first starts, and the largest difference of each kind, explained by `why` of bot
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +89,8 @@ def explained(miss: StartMiss, log: Sequence[Stored], again: Sequence[Stored]) -
 
 def _why(log: Sequence[Stored], job: str, moment_ns: int) -> str:
     """Return what a log says of a job at a moment."""
-    until = [each for each in log if decode_commit(each.payload).at_ns <= moment_ns]
+    # Clocks of writers differ by some milliseconds, and a log is read without gaps.
+    until = list(takewhile(lambda each: decode_commit(each.payload).at_ns <= moment_ns, log))
 
     async def ask() -> str:
         cluster = StandingCluster(until)

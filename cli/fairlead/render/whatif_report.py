@@ -50,17 +50,10 @@ def _parts(words: dict[str, Any]) -> Iterator[str]:
 
 
 def _effects(words: dict[str, Any]) -> str:
-    from fairlead_replay.whatif.documents import value_words
+    from fairlead_replay.whatif.documents import effect_cells
 
     rows = [
-        (
-            f"{each['kind']} {each['name']}",
-            each["measure"],
-            value_words(each["control"], each["unit"]),
-            value_words(each["variant"], each["unit"]),
-            value_words(each["difference"], each["unit"], sign=True),
-            each["verdict"] or "no difference that this log can show",
-        )
+        (f"{each['kind']} {each['name']}", *effect_cells(each))
         for each in words["effects"]
         if each["kind"] == "queue" and each["measure"] in SHOWN
     ]

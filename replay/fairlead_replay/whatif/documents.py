@@ -259,5 +259,16 @@ def _value(value: float, unit: str, *, sign: bool = False) -> str:
     return f"{text} {unit}" if unit not in ("", "jobs", "runs") else text
 
 
+def effect_cells(each: dict[str, Any]) -> tuple[str, ...]:
+    """Return an effect's measure, values and verdict as cells of a table."""
+    return (
+        each["measure"],
+        _value(each["control"], each["unit"]),
+        _value(each["variant"], each["unit"]),
+        _value(each["difference"], each["unit"], sign=True),
+        each["verdict"] or "no difference that this log can show",
+    )
+
+
 #: The value of a measure in words, for renderers; seconds, or a dash for None.
 value_words, seconds_words = _value, _s

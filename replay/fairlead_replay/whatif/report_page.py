@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from fairlead_replay.whatif.documents import lengths_line, notes_of, seconds_words, starts_line, value_words
+from fairlead_replay.whatif.documents import (
+    effect_cells,
+    lengths_line,
+    notes_of,
+    seconds_words,
+    starts_line,
+    value_words,
+)
 
 #: Width and height of a curve's drawing.
 WIDTH, HEIGHT = 320, 120
@@ -89,18 +96,7 @@ def _trust(words: dict[str, Any]) -> str:
 
 
 def _effects_table(words: dict[str, Any], kind: str) -> str:
-    rows = [
-        (
-            each["name"],
-            each["measure"],
-            value_words(each["control"], each["unit"]),
-            value_words(each["variant"], each["unit"]),
-            value_words(each["difference"], each["unit"], sign=True),
-            each["verdict"] or "no difference that this log can show",
-        )
-        for each in words["effects"]
-        if each["kind"] == kind
-    ]
+    rows = [(each["name"], *effect_cells(each)) for each in words["effects"] if each["kind"] == kind]
     return _table(f"By {kind}", (kind, "measure", "control", "variant", "difference", "verdict"), rows)
 
 

@@ -1,8 +1,6 @@
 """The process for the past beside a gateway: the gateway's answers, byte for byte, from keyframes; and what happens without it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +10,7 @@ from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_replay.past import documents, keyframe_writer, service
-from fairlead_replay.past.service import Past, PastSettings
+from fairlead_replay.past.service import PastSettings
 from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import events as ev
@@ -22,6 +20,7 @@ from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.standing import StandingGateway, heads, paths_at
 from tests.gateway.world import gpus
 from tests.kit.eventually import eventually_async
+from tests.replay.past.beside_gateway import running
 from tests.replay.worlds import log_of
 
 
@@ -41,19 +40,6 @@ def other_log() -> list[Stored]:
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keyframes stand close to each other."""
     monkeypatch.setattr(keyframe_writer, "WEIGHT_MAX", 250)
-
-
-@asynccontextmanager
-async def running(gateway: StandingGateway | SignedWorld, directory: Path) -> AsyncIterator[Past]:
-    """A process for the past on the gateway's bus, which has folded the log."""
-    process = Past(gateway.hub.connect(), PastSettings(directory))
-    task = asyncio.create_task(process.run())
-    try:
-        await eventually_async(lambda: process.live.caught_up or task.done())
-        yield process
-    finally:
-        await process.stop()
-        await task
 
 
 async def test_the_process_answers_as_a_gateway_of_then(messages: list[Stored], tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from fairlead.render.whatif_report import report
 from fairlead_bus.port import Stored
 from fairlead_replay.export import encode_line
 from fairlead_replay.past import service, studies
-from fairlead_replay.past.service import Past, PastSettings
 from fairlead_replay.whatif import worker
 from fairlead_replay.whatif.documents import FIDELITY_TOTALS, StudyReader, shown, whole_document
 from fairlead_replay.whatif.overlay import read_overlay
@@ -30,6 +27,7 @@ from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.standing import StandingGateway
 from tests.gateway.world import gpus
 from tests.kit.eventually import eventually_async
+from tests.replay.past.beside_gateway import running
 from tests.replay.whatif.scenes import Scene, queues, shared_hour
 
 CHANGE = {"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}}
@@ -42,19 +40,6 @@ def log_of_two_queues(until_s: float = 400) -> list[Stored]:
     for n in range(12):
         scene.submit(n * 3, 4, 20, name=f"work-{n}", user=("ann", "bob")[n % 2], queue="ab"[n % 2])
     return scene.play(until_s)[0]
-
-
-@asynccontextmanager
-async def running(gateway: StandingGateway | SignedWorld, directory: Path, **more: Any) -> AsyncIterator[Past]:
-    """A process for the past on the gateway's bus, which has folded the log."""
-    process = Past(gateway.hub.connect(), PastSettings(directory, **more))
-    task = asyncio.create_task(process.run())
-    try:
-        await eventually_async(lambda: process.live.caught_up or task.done())
-        yield process
-    finally:
-        await process.stop()
-        await task
 
 
 async def order(gateway: StandingGateway, **wish: Any) -> Any:
