@@ -48,7 +48,7 @@ async def test_the_process_answers_as_a_gateway_of_then(messages: list[Stored], 
         now.gateway.past._events_max = 1
         async with running(now, tmp_path) as process:
             asked = 0
-            for sequence in (200, 60, 61, 120, 90, 247):
+            for sequence in (125, 60, 61, 110, 90, 134):
                 async with StandingGateway(messages[:sequence]) as then:
                     for path in paths_at(then.views):
                         expected = await then.get(path)
@@ -64,12 +64,12 @@ async def test_the_process_answers_as_a_gateway_of_then(messages: list[Stored], 
 
 async def test_the_process_goes_on_from_its_keyframes(messages: list[Stored], tmp_path: Path) -> None:
     """Another run folds only the tail, and answers the same."""
-    keyframe_writer.build(messages[:200], tmp_path, weight_max=250)
+    keyframe_writer.build(messages[:120], tmp_path, weight_max=250)
     async with StandingGateway(messages) as now, running(now, tmp_path) as process:
         assert process.statistics()["keyframes"] >= 1
-        async with StandingGateway(messages[:150]) as then:
+        async with StandingGateway(messages[:110]) as then:
             for path in paths_at(then.views):
-                assert await now.document(path, 150) == await then.document(path), path
+                assert await now.document(path, 110) == await then.document(path), path
 
 
 async def test_moments_at_a_keyframe_and_beside_it(messages: list[Stored], tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ async def test_large_answers_come_in_pieces(
     monkeypatch.setattr(service, "COMPRESS_BYTES", 5_000)
     async with (
         StandingGateway(messages) as now,
-        StandingGateway(messages[:200]) as then,
+        StandingGateway(messages[:125]) as then,
         running(now, tmp_path) as process,
     ):
         for path in ("/v1/cluster", "/v1/jobs?limit=1000", "/v1/breaker"):
-            assert await now.document(path, 200) == await then.document(path)
+            assert await now.document(path, 125) == await then.document(path)
         monkeypatch.setattr(service, "ANSWERS_KEPT", 0)
         asked = process.statistics()["answered"]
-        assert await now.document("/v1/cluster", 200) == await then.document("/v1/cluster")
+        assert await now.document("/v1/cluster", 125) == await then.document("/v1/cluster")
         assert process.statistics()["answered"] - asked == 3
         for piece in (-1, 0, 10**9):
             question = words.PastQuestion(answer="x", piece=piece)
@@ -156,12 +156,12 @@ async def test_without_the_process_the_words_say_what_to_start(messages: list[St
     async with StandingGateway(messages) as now:
         now.gateway.past._events_max = 40
         assert (await now.get("/v1/nodes", 4)).status_code == 200
-        answer = await now.get("/v1/nodes", 200)
+        answer = await now.get("/v1/nodes", 125)
         assert answer.status_code == 503
         assert "python -m fairlead_replay.past" in answer.json()["hint"]
         async with running(now, tmp_path):
-            assert (await now.get("/v1/nodes", 200)).status_code == 200
-        assert (await now.get("/v1/nodes", 200)).status_code == 503
+            assert (await now.get("/v1/nodes", 125)).status_code == 200
+        assert (await now.get("/v1/nodes", 125)).status_code == 503
         metrics = now.gateway.metrics.text().decode()
         assert 'fairlead_gateway_past_answers_total{by="past"} 1.0' in metrics
         assert 'fairlead_gateway_past_answers_total{by="gateway"} 3.0' in metrics
@@ -177,7 +177,7 @@ async def test_what_is_no_question_is_refused(messages: list[Stored], tmp_path: 
         answer, _ = words.decode_answer(await now.bus.request(subjects.PAST, payload, timeout_s=1))
         assert answer.error == "invalid"
         assert answer.message
-        assert (await now.get("/v1/nodes", 200)).status_code == 200
+        assert (await now.get("/v1/nodes", 125)).status_code == 200
 
 
 async def test_a_fault_of_the_process_costs_one_answer(
@@ -186,7 +186,7 @@ async def test_a_fault_of_the_process_costs_one_answer(
     """The gateway folds by itself at once, and the process answers the next question."""
     async with (
         StandingGateway(messages) as now,
-        StandingGateway(messages[:200]) as then,
+        StandingGateway(messages[:125]) as then,
         running(now, tmp_path) as process,
     ):
         expected = await then.document("/v1/cluster")
@@ -197,16 +197,16 @@ async def test_a_fault_of_the_process_costs_one_answer(
         with monkeypatch.context() as planted:
             planted.setattr(documents.PastDocuments, "answer", broken)
             async with asyncio.timeout(5):
-                assert await now.document("/v1/cluster", 200) == expected
+                assert await now.document("/v1/cluster", 125) == expected
         assert process.statistics()["answered"] == 0
-        assert await now.document("/v1/cluster", 200) == expected
+        assert await now.document("/v1/cluster", 125) == expected
         assert process.statistics()["answered"] == 1
 
 
 async def test_keyframes_of_an_end_that_was_cut_off(messages: list[Stored], tmp_path: Path) -> None:
     """A restored backup goes on with another history under the same first commit: what was kept of the old one is never shown."""
     keyframe_writer.build(messages, tmp_path, weight_max=250)
-    cut = 100
+    cut = 80
     log = [*messages[:cut], *_other_end(messages[:cut], len(messages))]
     async with StandingGateway(log) as now, running(now, tmp_path) as process:
         assert process.live.views.snapshot() == now.views.snapshot()
