@@ -1,4 +1,4 @@
-"""A process for the past beside a gateway of tests."""
+"""A process for the past with a gateway of tests."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The report of a what-if in Debian's Chromium: one file that asks nobody for anything, at any width, by keyboard, and in the dark."""
+"""The report of a what-if in Debian's Chromium: one file that sends no request, at any width, by keyboard, and in the dark."""
 
 from pathlib import Path
 from typing import Any
