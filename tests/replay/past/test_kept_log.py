@@ -65,8 +65,9 @@ def test_a_play_is_read_as_tables(kept: Path, ask: Ask) -> None:
     assert (code, "as of sequence 20" in out) == (0, True)
     assert main(["audit", "verify", "--data", str(kept / "variant")]) == 0
 
+
+def test_what_changes_something_is_refused(kept: Path, ask: Ask) -> None:
     """No service would ever decide about it."""
-    """Nobody would ever decide about it."""
     code, _, err = ask("--log", str(kept / "variant"), "cancel", "5")
     assert code != 0
     assert "takes only requests that read" in err

@@ -202,7 +202,7 @@ async def test_a_study_that_is_held_is_ended_by_its_time(tmp_path: Path) -> None
 
 
 def test_a_worker_ends_when_its_input_closes() -> None:
-    """The process for the past may be killed: nothing plays on for nobody."""
+    """The process for the past may be killed: no process plays on."""
     lines = [worker.encode_order(worker.StudyOrder(change=CHANGE, seeds=64)), *map(encode_line, log_of_two_queues())]
     process = subprocess.Popen(
         [sys.executable, "-m", worker.__name__],
@@ -255,7 +255,7 @@ async def test_findings_that_no_message_holds_come_in_pieces(tmp_path: Path, mon
 
 
 async def test_a_member_sees_own_rows_and_totals_of_others(tmp_path: Path) -> None:
-    """And nobody else's study; an admin sees every one. Names are those of people, as everywhere."""
+    """And no study of others; an admin sees every one. Names are those of people, as everywhere."""
     async with SignedWorld() as world:
         node = await world.node("n1", 4)
         await world.configure(lab={}, other={})

@@ -130,7 +130,7 @@ def _with_leap(log: list[Stored], leap_ns: int) -> list[Stored]:
 
 
 def test_a_clock_that_leaps_an_hour_ends_in_a_grade_not_in_a_crash() -> None:
-    """The log's time never goes back; what cannot be told from such a log is withheld or within its grade."""
+    """The log's time never goes back; what cannot be known from such a log is withheld or within its grade."""
     scene = Scene(gpus=4)
     scene.command(-1, queues())
     for n in range(20):
