@@ -27,7 +27,7 @@ WORK_MAX, COPY_SHARE = 2_400, 0.25
 #: Longer lines are laid out.
 PLAYED_LINE_MAX = 20
 #: Jobs that are laid out for one question, over all its futures.
-LAID_OUT_MAX = 60_000
+LAID_OUT_MAX = 30_000
 #: Lengths to which an outlived estimate of the last two is raised (Tsafrir et al.).
 RAISED_NS = tuple(each * MINUTE_NS for each in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
 #: What never starts in a future counts as this far away.
@@ -183,7 +183,10 @@ class Forecaster:
             return line_of(state, job)
 
     def _laid_out(self, told: Forecast, line: Line, question: Question, futures: int) -> Forecast:
-        count = max(4, min(futures, LAID_OUT_FUTURES, LAID_OUT_MAX // max(1, len(line.waiting) + len(line.running))))
+        count = max(
+            2 if futures < FUTURES_MIN else 4,
+            min(futures, LAID_OUT_FUTURES, LAID_OUT_MAX // max(1, len(line.waiting) + len(line.running))),
+        )
         now_ns = self.moment.now_ns
         waits: list[int] = []
         for future in range(count):
