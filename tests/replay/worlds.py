@@ -22,10 +22,16 @@ GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_QUEUES = Path(__file__).parent / "golden-queues"
 
 
-@cache
 def hub_of(seed: int, commits_min: int = COMMITS_MIN) -> MemoryHub:
     """The server of the first world from this seed on that has enough to say, after its end: every change of the
     services' shell makes another story of a seed, and some are short."""
+    return _first_of(
+        seed, commits_min
+    )  # one key of the cache, however it is called: a world cannot be played inside an event loop
+
+
+@cache
+def _first_of(seed: int, commits_min: int) -> MemoryHub:
     hubs = map(_hub_of, count(seed))
     return next(hub for hub in hubs if hub.streams[subjects.LOG].last >= commits_min)
 
