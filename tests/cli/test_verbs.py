@@ -64,11 +64,11 @@ def test_submit_prints_the_id_alone_when_piped(gateway: GatewayStub, run: Run) -
 
 def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """Options after the script are the script's; `--nodes` before it wins over its directive; warnings are loud."""
-    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2 --mail-type=END\ntrue\n")
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2 --nice=10\ntrue\n")
     gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
     ran = run("submit", "--nodes", "3", str(tmp_path / "a.sh"), "--nodes", "9")
     assert (ran.code, ran.out) == (0, "812\n")
-    assert ran.err.startswith("warning: a.sh: --mail-type is NOT FOLLOWED")
+    assert ran.err.startswith("warning: a.sh: --nice is NOT FOLLOWED")
     body = gateway.bodies()[0]
     assert (body["nodes"], body["command"][-2:], body["workdir"]) == (3, ["--nodes", "9"], str(Path.cwd()))
 
