@@ -30,7 +30,7 @@ from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.event_filter import EVERY_EVENT, EventConditions, EventQuery, event_conditions
-from fairlead_gateway.routes.event_parameters import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
+from fairlead_gateway.routes.grammar import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.query import LIMIT_MAX, Limit
 from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.views.fold import Views

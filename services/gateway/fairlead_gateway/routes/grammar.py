@@ -1,6 +1,11 @@
-"""Forms of texts in parameters, as the OpenAPI document states them. The code that reads a text decides; these say what it takes. Pure."""
+"""Forms of texts in parameters, as the OpenAPI document states them, and the parameters of routes that list events.
 
-from typing import Any
+The code that reads a text decides (of the parameters: `event_filter.py`); these say what it takes. Pure.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import Query
 
 from fairlead_schemas.policies.rights import VERBS
 from fairlead_schemas.wire.lifecycle import STATES as _STATES
@@ -31,3 +36,36 @@ TIME = _form(_TIME)
 SINCE = _form(f"{_DURATION}|{_TIME}")
 EVENT_TYPES = _list("[A-Za-z*?][A-Za-z0-9._*?-]*")
 RIGHT = {"enum": list(VERBS)}
+
+OfJob = Annotated[
+    str,
+    Query(
+        json_schema_extra=JOB,
+        description="Only events about this job; of an array, about its elements as well.",
+    ),
+]
+OfTypes = Annotated[
+    str,
+    Query(
+        json_schema_extra=EVENT_TYPES,
+        description="Only these types: job.placed, JobPlaced or node.*; joined by commas.",
+    ),
+]
+OfNodes = Annotated[
+    str,
+    Query(json_schema_extra=TOKENS, description="Only events that name one of these nodes, joined by commas."),
+]
+OfUsers = Annotated[
+    str,
+    Query(
+        json_schema_extra=TOKENS,
+        description="Only events about jobs of these users, or by them, joined by commas.",
+    ),
+]
+OfQueues = Annotated[
+    str,
+    Query(
+        json_schema_extra=QUEUES,
+        description="Only events about these queues, those below them and their jobs, joined by commas.",
+    ),
+]

@@ -16,8 +16,8 @@ from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.event_filter import EventQuery, event_conditions
-from fairlead_gateway.routes.event_parameters import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.events import EventFeed, LogPosition, parse_place
+from fairlead_gateway.routes.grammar import OfJob, OfNodes, OfQueues, OfTypes, OfUsers
 from fairlead_gateway.routes.query import AT_WORDS, Limit
 from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.sources.historical_views import HistoricalViews, bad_moment

@@ -15,7 +15,7 @@ from fairlead_gateway.routes.request_bodies import PriceRequest
 from fairlead_gateway.routes.router import Router, listed, on_cluster
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.prices import SetPriceRow
+from fairlead_gateway.views.queues import SetPriceRow
 from fairlead_schemas.http import api
 from fairlead_schemas.units.money import parse_currency, parse_price, price_text
 from fairlead_schemas.units.timestamps import midnight, parse_rfc3339, rfc3339

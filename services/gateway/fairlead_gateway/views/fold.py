@@ -13,8 +13,7 @@ from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView, RunsView
 from fairlead_gateway.views.nodes import NodesView, PlansView
 from fairlead_gateway.views.outcomes import OutcomesView
-from fairlead_gateway.views.prices import PricesView
-from fairlead_gateway.views.queues import QueuesView
+from fairlead_gateway.views.queues import PricesView, QueuesView
 from fairlead_gateway.views.rows import (
     BreakerRow,
     DeferralRow,

@@ -1,7 +1,8 @@
-"""The view of queues and pools: settings, what is charged to whom, and counts that the view of jobs keeps up to date."""
+"""The view of queues and pools: settings, what is charged to whom, and counts that the view of jobs keeps up to date; and the view of prices."""
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from fairlead_gateway.views.rows import BudgetUse, ClosureRow, PoolRow, QueueRow
 from fairlead_schemas.queuefile.settings import (
@@ -181,3 +182,27 @@ class QueuesView:
         """Return pools by name; the default one is there even when it was never configured."""
         default = {DEFAULT_POOL: PoolRow(DEFAULT_POOL, PoolSettings())}
         return [row for _, row in sorted((default | self.pools).items())]
+
+
+class SetPriceRow(NamedTuple):
+    """Price of an hour of one whole GPU of a model, from a moment on (Unix ns)."""
+
+    model: str
+    micro: int
+    currency: str
+    from_ns: int
+    by: str
+
+
+class PricesView:
+    """Prices that were set, by model and moment: for each the last one."""
+
+    def __init__(self) -> None:
+        #: {(model, Unix ns from which it holds): price}
+        self.rows: dict[tuple[str, int], SetPriceRow] = {}
+        self.handlers = {ev.PriceSet: self._set}
+
+    def _set(self, event: ev.PriceSet, _seq: int, _at_ns: int) -> None:
+        self.rows[event.model, event.from_ns] = SetPriceRow(
+            event.model, event.micro, event.currency, event.from_ns, event.by
+        )
