@@ -83,6 +83,7 @@ _HINTS = {
 
 #: {list of the API: what a person types to see it}
 LISTS = {
+    "datasets": "`fairlead datasets list`",
     "jobs": "`fairlead jobs`",
     "maintenance": "`fairlead maintenance`",
     "nodes": "`fairlead nodes`",
@@ -95,7 +96,9 @@ LISTS = {
     "schemas/job": "docs/reference/jobs.md",
     "schemas/queues": "docs/reference/queues.md",
     "service-accounts": "`fairlead service-accounts list`",
+    "storage-classes": "`fairlead volumes classes`",
     "tokens": "`fairlead tokens list`",
+    "volumes": "`fairlead volumes list`",
 }
 
 

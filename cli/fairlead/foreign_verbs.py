@@ -20,7 +20,7 @@ _MOVE = "fairlead move JOB QUEUE"
 _USAGE = "fairlead usage"
 _EVENTS = "fairlead events --job JOB"
 _TOP = "fairlead top | fairlead show JOB --plot"
-_INTERACTIVE = "a job has no terminal here; fairlead run -- CMD shows its output, fairlead logs -f JOB that of another"
+_INTERACTIVE = "fairlead exec -it JOB -- bash | fairlead run -- CMD"
 
 #: Programs whose own verb follows: `fairlead kubectl get pods`.
 PROGRAMS = frozenset({"kubectl", "sky", "dstack", "ray", "hq", "runai", "slurm"})
@@ -32,7 +32,7 @@ OURS: dict[str, str] = {
     "delete": _CANCEL, "start": _SUBMIT, "pause": _HOLD, "suspend": _HOLD, "resume": _RELEASE, "unhold": _RELEASE,
     "history": _EVENTS, "event": _EVENTS, "explain": "fairlead why JOB", "reason": "fairlead why JOB", "metrics": _TOP,
     "stats": _TOP, "cost": _USAGE, "config": "fairlead context list", "user": "fairlead people", "version": "fairlead doctor",
-    "exec": _INTERACTIVE, "attach": _INTERACTIVE, "ssh": _INTERACTIVE, "shell": _INTERACTIVE,
+    "shell": _INTERACTIVE,
     # kubectl
     "get": _LIST, "describe": _SHOW, "apply": f"{_SUBMIT} | fairlead queues apply -f queues.yaml", "create": _SUBMIT,
     "edit": _UPDATE, "patch": _UPDATE, "auth": "fairlead whoami | fairlead access",

@@ -20,7 +20,7 @@ def job_document(job_id: str = "812", **changes: Any) -> dict[str, Any]:
         "started_at": "2026-01-01T00:00:01.000Z", "ended_at": None, "sequence": 40, "spec": {"command": ["true"]},
         "signal": None, "message": "", "array": None, "deadline": None, "deadline_missed": False, "slice_seconds": None,
         "used_seconds": 0, "left_seconds": None, "after": [], "preempted": 0, "preempted_for": None,
-        "saved_at": None, "saved_note": "", "lost_seconds": 0, "idle": None, "extended_until": None, "attempts": [],
+        "saved_at": None, "saved_note": "", "lost_seconds": 0, "idle": None, "extended_until": None, "attempts": [], "ready_at": None,
     }  # fmt: skip
     return {**document, **changes}
 
@@ -108,6 +108,7 @@ def trial_document(**changes: Any) -> dict[str, Any]:
         "displaces": [],
         "displaces_hidden": 0,
         "estimate": None,
+        "forecast": None,
         "sequence": 40,
     }
     return {**document, **changes}

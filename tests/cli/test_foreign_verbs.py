@@ -20,7 +20,7 @@ OWN = {verb.name for verb in (*VERBS, *ALIASES, *GROUPS)}
         (("dstack", "apply"), "fairlead run -- CMD | fairlead submit train.sh | fairlead submit -f job.yaml"),
         (("bsub", "-q", "gpu", "a.sh"), "fairlead run -- CMD | fairlead submit"),
         (("qdel", "7"), "fairlead cancel JOB"),
-        (("exec", "7", "--", "bash"), "a job has no terminal here; fairlead run"),
+        (("shell", "7"), "fairlead exec -it JOB -- bash"),
         (("kubectl", "frobnicate"), "fairlead jobs"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_directory_is_sent_once(gateway: GatewayStub, run: Run, here: Path) ->
     store = Store(gateway)
     ran = run("submit", "--sync", "src", "--outputs", "m=*.pt", "--outputs", "m=x/", "--", "true")
     assert ran.code == 0
-    assert ran.err.startswith("sync: 1 files, 7 bytes; sent 2 pieces")
+    assert ran.err.startswith("sync: 1 file, 7 bytes; sent 2 pieces")
     job = store.submitted()
     assert trees.parse_tree_name(job["sync"]) == bytes.fromhex(store.pieces[-1])
     assert ("workdir" in job, job["outputs"]) == (False, {"m": ["*.pt", "x/"]})
