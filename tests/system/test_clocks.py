@@ -43,9 +43,9 @@ class Shifted(StackCluster):
         draft.replace(self.offset(name))
 
     def steps(self) -> list[tuple[str, int]]:
-        """(service, seconds) of the events about clocks so far, without those of the access service, which shares the queue's
+        """(service, seconds) of the events about clocks so far, without those of access and storage, which share the queue's
         process and clock."""
-        events = [each for each in self.client.events() if "step_ns" in each.data and ".access." not in each.type]
+        events = [each for each in self.client.events() if "step_ns" in each.data and each.type.split(".")[1] in SERVICES]
         return [(each.type.split(".")[1], round(each.data["step_ns"] / 1e9)) for each in events]
 
     def conditions(self) -> set[str]:

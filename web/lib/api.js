@@ -1,5 +1,6 @@
 // Requests to /v1. A refusal is a `Refused` with the server's words.
 import { moment } from "./location.js";
+import { lacking } from "./rights.js";
 
 /** A refusal, or a gateway that does not answer (status 0). */
 export class Refused extends Error {
@@ -36,6 +37,8 @@ async function refusal(response) {
  * @returns {Promise<Response>} which is good; else raises Refused
  */
 export async function request(path, init = {}) {
+  const verb = lacking(path);
+  if (verb) throw new Refused(403, `You may not see this: none of your roles has ${verb}.`, "the page Access says who could grant it");
   let response;
   try {
     response = await fetch(path, { ...init, headers: { accept: "application/json", ...init.headers } });

@@ -1,6 +1,6 @@
 """Rates of requests and of submitted jobs: off by default; a caller beyond its rate waits, others do not."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlead_gateway.access.rate_limit import CALLERS_MAX, RateLimit
@@ -18,6 +18,7 @@ def limit(per_minute: int) -> RateLimit:
 
 
 @given(st.integers(1, 50), st.lists(st.tuples(st.integers(1, 3), st.floats(0, 20)), min_size=1, max_size=60))
+@example(1, [(1, 0.0), (1, 0.0), (1, 1.9729544492821702), (1, 0.0)])  # a wait of whole seconds, but for rounding
 def test_who_waits_as_long_as_the_answer_says_is_taken(per_minute: int, sent: list[tuple[int, float]]) -> None:
     """No caller sends more than twice the rate within a minute."""
     rate, now, taken = limit(per_minute), 0.0, list[tuple[float, int]]()

@@ -114,6 +114,9 @@ async def test_a_member_sees_own_queues_alone() -> None:
         assert "other" not in page
         assert "hidden-node" not in page
         assert 'data-person="ann"' in page
+        assert set(re.findall(r'data-may="([^"]*)"', page)[0].split()) >= {"job:read", "queue:read"}
+        await world.person("bob")
+        assert 'data-may="job:read"' in (await world.ask("bob", "GET", "/queues")).text
 
 
 @pytest.mark.parametrize("path", ["/jobs/7", "/nodes/%3Cscript%3Ealert(1)", "/jobs/%22%3E%3Cimg%3E"])

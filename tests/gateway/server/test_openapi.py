@@ -15,6 +15,7 @@ from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.accounts_world import AccountsWorld
+from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.world import GatewayWorld, gpus
 
 ROOT = Path(__file__).parents[3]
@@ -274,6 +275,12 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
         of_access = [path for path, (tag, _, _) in LISTS.items() if tag == "access"]
         answers |= {path: await world.ask("GET", path) for path in of_access}
         answers["/v1/notifications"] = await world.ask("GET", "/v1/notifications", token=session)
+    async with SignedWorld() as world:
+        await world.volume("data", "cluster")
+        dataset = {"dataset": "set@1", "owner": "cluster", "digest": f"sha256:{64 * '0'}", "size_bytes": 1, "files": 1}
+        await world.storage(cmd.AddDataset, **dataset)
+        of_storage = [path for path, (tag, _, _) in LISTS.items() if tag == "storage"]
+        answers |= {path: await world.get("owner", path) for path in of_storage}
     assert [path for path, answer in answers.items() if not answer["items"]] == []
     generate(document, tmp_path)
     read_by_client(answers, tmp_path)

@@ -56,6 +56,8 @@ class AppWatcher:
                 await self._added.wait()
 
     async def _look(self, key: RunKey) -> None:
+        if key not in self._waiting:  # it ended after the round of looks had begun
+            return
         if not self._has_app(key):
             # Until its program has been executed, the process has the environment of the one that starts it.
             self._waiting[key] += 1

@@ -35,12 +35,15 @@ class RateLimit:
         level = self._level(caller, now_s)
         over = level - (self._most - 1)
         if over > 0:
+            wait_s = max(1, ceil(over / self._most * 60))
+            if self._level(caller, now_s + wait_s) > self._most - 1:
+                wait_s += 1  # by rounding, a little is left of the level then
             return HttpError(
                 429,
                 self._code,
                 f"over {self._most:.0f} {self._what} of one caller within a minute; further ones wait",
                 hint=f"send more slowly; {self._setting} of the gateway sets the rate",
-                retry_after_s=ceil(over / self._most * 60) or 1,
+                retry_after_s=wait_s,
             )
         if len(self._levels) >= CALLERS_MAX and caller not in self._levels:
             self._forget(now_s)

@@ -16,10 +16,13 @@ from fairlead_gateway.routes.documents import node_documents
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_schemas.http.api import Queue
+from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.units.quantities import format_milli
 
 #: Rows of a table of the first answer.
 ROWS_MAX = 200
+#: Verbs without which a page would ask in vain (`web/lib/rights.js`).
+_VERBS: tuple[Verb, ...] = ("job:read", "node:read", "queue:read", "sql:read")
 _QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
 
 
@@ -57,10 +60,11 @@ def shell(files: WebFiles, pages: Mapping[str, str]) -> Shell:
 
 def render_page(frame: Shell, files: WebFiles, title: str, views: Views, sight: Sight, person: str) -> str:
     """Return a page as of the views, with the rows that the caller may see. `person`: the caller's name."""
+    may = " ".join(verb for verb in _VERBS if sight.caller.may_anywhere(verb))
     sender = "everybody may do everything here: no sign-on" if sight.caller.is_open else person
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)} – Fairlead</title>{frame.head}</head>
-<body data-sequence="{views.sequence}" data-person="{escape(sender, quote=True)}"><div id="app">
+<body data-sequence="{views.sequence}" data-person="{escape(sender, quote=True)}" data-may="{may}"><div id="app">
 <header class="top"><a class="brand" href="/map">Fairlead</a><span class="spring"></span><span class="quiet">{escape(sender)}</span></header>
 <nav class="rail" aria-label="Pages">{frame.rail}</nav><main id="main">{_missing(files.missing)}{_counts(views, sight)}</main>
 <footer class="time"><span>as of sequence <b>{views.sequence}</b></span></footer></div></body></html>"""

@@ -188,7 +188,7 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
             job.nodes = [part.node for part in event.parts]
             job.gpus = {part.node: list(part.gpus) for part in event.parts if part.gpus}
         case ev.RunStarted():
-            job.started_at = rfc3339(happened.at_ns)
+            job.started_at, job.ready_at = rfc3339(happened.at_ns), None
         case ev.RunEnded():
             job.exit_code, job.signal, job.message = event.exit_code, event.signal, event.message
         case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
