@@ -10,8 +10,8 @@ from fairlead.client import Client
 from fairlead.demo_past import play
 from fairlead.demo_session import STORY, PartResult
 from fairlead_schemas.http.api import Job
-from tests.cli.commands.test_whatif_there import about, events
 from tests.cli.gateway_stub import GatewayStub, ended
+from tests.cli.study_answers import about, events
 
 CLUSTER = {"sequence": 15, "at": "2026-01-01T10:15:00.000Z", "jobs": {"queued": 1, "running": 2, "failed": 0}}
 EVENT = {

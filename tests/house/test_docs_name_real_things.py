@@ -7,14 +7,18 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from fairlead_replay.policy_test.metrics import metric_named
 from tests.house.measure import ROOT, docstrings
 
 #: Files that pages invent for their readers' jobs.
-READERS_FILES = frozenset({"train.py", "serve.py", "pipeline.py", "mypackage.py"})
+READERS_FILES = frozenset(
+    {"train.py", "serve.py", "pipeline.py", "mypackage.py", "plots.py", "mine.py", "smallest.py", "FILE.py"}
+)
 #: Folders that a command makes.
 MADE = frozenset({"dist/"})
 #: {page: names of before, which the page says are gone}
@@ -70,6 +74,13 @@ def has_path(name: str, page: Path) -> bool:
     )
 
 
+def has_installed(name: str) -> bool:
+    """Return True for a file of Python's library or of a package that we depend on, as profiles name them: asyncio/streams.py."""
+    package, _, rest = name.partition("/")
+    spec = find_spec(package) if rest and package.isidentifier() else None
+    return any((Path(folder) / rest).is_file() for folder in (spec and spec.submodule_search_locations) or ())
+
+
 def has_module(name: str) -> bool:
     """Return True for a module or a package, and for a name that one has."""
     path = name.replace(".", "/")
@@ -81,14 +92,17 @@ def has_module(name: str) -> bool:
 
 
 def has_word(name: str) -> bool:
-    """Return True for a word of the sources, or for the end of one, as tables of metrics have it (`_usage_gpus`)."""
-    return name in words() or (name.startswith("_") and any(word.endswith(name) for word in words()))
+    """Return True for a word of the sources, for the end of one, as tables of metrics have it (`_usage_gpus`), or for a metric
+    of plays that is made from its percentile (`wait_p99`).
+    """
+    ending = name.startswith("_") and any(word.endswith(name) for word in words())
+    return name in words() or ending or metric_named(name) is not None
 
 
 def missing(page: Path, text: str) -> Iterator[str]:
     """Yield the names of a page that nothing in the tree has."""
     for found in _FILE.finditer(text):
-        if found[0] not in READERS_FILES and not has_path(found[0], page):
+        if found[0] not in READERS_FILES and not has_path(found[0], page) and not has_installed(found[0]):
             yield found[0]
     for span in _SPAN.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         if span in MADE or span in GONE.get(str(page), ()):
@@ -132,11 +146,12 @@ def test_the_check_can_fail() -> None:
     assert list(
         missing(
             page,
-            "see `making_room/` and placing.py, `packing/lattice.py`: `fairlead_placer.nowhere`, `SeatChooser`, `no_such_name`",
+            "see `making_room/` and placing.py, `packing/lattice.py`, `asyncio/rivers.py`: `fairlead_placer.nowhere`, `SeatChooser`, `no_such_name`",
         )
     ) == [
         "placing.py",
         "packing/lattice.py",
+        "asyncio/rivers.py",
         "making_room/",
         "fairlead_placer.nowhere",
         "SeatChooser",
@@ -146,7 +161,7 @@ def test_the_check_can_fail() -> None:
         list(
             missing(
                 page,
-                "`packing/`, `scheduling/allocate.py`, `docs/adr/`, `JobPlaced`, `fairlead_placer.core`, `_usage_gpus`",
+                "`packing/`, `scheduling/allocate.py`, `docs/adr/`, `JobPlaced`, `fairlead_placer.core`, `_usage_gpus`, `asyncio/streams.py`, `wait_p99`",
             )
         )
         == []

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 HOME = ROOT / "schemas" / "fairlead_schemas" / "units" / "timestamps.py"
 SOURCES = ("bench", "bus", "cli", "replay", "schemas", "services")
 
-_CONSTANTS = "import SECOND_NS, MINUTE_NS, HOUR_NS or DAY_NS from fairlead_schemas.units.timestamps"
+_CONSTANTS = "import SECOND_NS, MINUTE_NS, HOUR_NS, DAY_NS or WEEK_NS from fairlead_schemas.units.timestamps"
 _DEFINITION = r"^_?(?:MILLISECOND|SECOND|MINUTE|HOUR|DAY|WEEK)_NS\b[^=\n]*=(?!=)"
 #: {pattern: the replacement}
 BETTER = {

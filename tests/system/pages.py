@@ -47,7 +47,8 @@ def is_question(words: list[str]) -> bool:
     """Return True if a command line changes nothing."""
     if words[1] in READS:
         return words[2:3] not in (["apply"], ["delete"], ["remove"])
-    return words[1:] in (["maintenance"], ["breaker"], ["packing"], ["estimates"]) or words[1:3] == ["rollout", "show"]
+    whole = (["doctor"], ["maintenance"], ["breaker"], ["packing"], ["estimates"])
+    return words[1:] in whole or words[1:3] == ["rollout", "show"]
 
 
 def plain(text: str, more: Varies = ()) -> str:
@@ -67,6 +68,12 @@ def typed(line: str) -> str:
         Path(file).write_text(screen.getvalue())
         return remarks.getvalue()
     return screen.getvalue() + remarks.getvalue()
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    """Kill a command that was left running."""
+    child.kill()
+    child.wait()
 
 
 class Terminal:
@@ -128,8 +135,7 @@ class Terminal:
     def close(self) -> None:
         """End what was left running."""
         for child in self.beside:
-            child.kill()
-            child.wait()
+            end(child)
 
     def agrees(self, found: str, expected: str) -> bool:
         """Return True if the output is the page's."""
@@ -142,13 +148,17 @@ class Terminal:
     def typed(self, line: str, expected: str) -> str:
         """What a line of the page prints once the cluster has settled."""
         words = shlex.split(line)
-        reads = "--dry-run" in words or is_question(words)
+        # What a command left running needs may not be there yet (a port of a job): it is typed again until it is.
+        left = words[-1] == "&"
+        reads = left or "--dry-run" in words or is_question(words)
         if self.update:
             time.sleep(12 if "--dry-run" in words else 3 if reads else self.pause_s)
         deadline = time.monotonic() + SETTLE_S
         found = self.run(line)
         while reads and not self.update and not self.agrees(found, expected) and time.monotonic() < deadline:
             time.sleep(0.3)
+            if left:
+                end(self.beside.pop())
             found = self.run(line)
         for page, here in zip(
             re.findall(r"sequence (\d+)", expected), re.findall(r"sequence (\d+)", found), strict=False

@@ -90,6 +90,7 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
             "idle": None,
             "extended_until": None,
             "attempts": [],
+            "ready_at": None,
         }
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])

@@ -13,10 +13,9 @@ from fairlead_replay.estimates.history import ClusterHistory, JobFacts, PastSubm
 from fairlead_replay.estimates.lengths_now import LengthsNow, chance_of
 from fairlead_replay.whatif.nodes import STOPPED, SUCCESS, Execution, RunEnd, RunScript
 from fairlead_replay.whatif.survival import uniform
-from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, WEEK_NS
 from fairlead_schemas.wire.commands import SubmitJob
 
-WEEK_NS = 7 * DAY_NS
 #: Weeks, else days, from which submits are taken.
 WEEKS, DAYS = 4, 7
 #: Submits that one future may meet.

@@ -15,6 +15,7 @@ SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
+WEEK_NS = 7 * DAY_NS
 
 #: "3:00", "03:00" or "03:00:30".
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")

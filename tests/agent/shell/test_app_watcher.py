@@ -98,3 +98,21 @@ async def test_an_adopted_app_that_has_served_is_not_asked() -> None:
     async with Watched(Programs(without=0), ready=True) as watched:
         await eventually_async(lambda: watched.presences.of({KEY}) == {KEY: 0})
         assert watched.events == []
+
+
+async def test_a_run_may_end_while_others_are_looked_at() -> None:
+    """It is not looked at any more, and the agent goes on."""
+    other = RunKey("8", 1, 0)
+
+    class Ends(Programs):
+        def app(self, key: RunKey) -> RunApp:
+            watched.watcher.let_go(other)
+            assert key == KEY
+            return super().app(key)
+
+    watched = Watched(Ends(without=5))
+    watched.watcher.hold(watched.run)
+    watched.watcher.hold(RunEntry(other, Accepted(job="8", attempt=1, rank=0, epoch=1)))
+    async with watched:
+        await eventually_async(lambda: watched.events == [RunServes(KEY)])
+        assert watched.presences.of({KEY, other}) == {KEY: 0}

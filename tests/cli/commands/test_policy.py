@@ -152,8 +152,11 @@ class Raises(QueueOrder):
 """
 
 
-def test_a_sequencer_file_is_the_policy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sequencer_file_is_the_policy(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its class is played; one that raises is named with the moment; one that is not there is refused."""
+    monkeypatch.setattr("fairlead_queue.sequencers.registry._offered", {})  # other tests know none of these
     (folder / "mine.py").write_text(ORDER)
     write(folder, policy="{sequencer: 'mine.py:Reverse'}")
     assert run(folder) in (0, 1)

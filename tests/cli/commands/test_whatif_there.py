@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from fairlead_replay.whatif.documents import document
@@ -13,23 +12,10 @@ from fairlead_replay.whatif.overlay import read_overlay
 from fairlead_replay.whatif.record import record_of
 from fairlead_replay.whatif.study import run_study
 from tests.cli.gateway_stub import GatewayStub, problem
+from tests.cli.study_answers import about, events
 from tests.replay.whatif.scenes import Scene, queues
 
 CHANGE = {"queues": {"a": {"maximum": {"nvidia.com/gpu": 4}}}}
-
-
-def about(state: str, **more: Any) -> dict[str, Any]:
-    """Return a study's document."""
-    told = {"id": "0a1b2c3d-1", "state": state, "user": "ada", "created_at": "2026-01-01T00:00:00.000Z", "ahead": 0}
-    empty = {"commits_read": 0, "plays_done": 0, "plays": 0, "message": "", "revision": 1, "study": None}
-    return {**told, **empty, **more}
-
-
-def events(*documents: dict[str, Any]) -> httpx.Response:
-    """Return the watch of a study."""
-    lines = [f"event: progress\ndata: {msgspec.json.encode(each).decode()}\n\n" for each in documents]
-    text = "".join([*lines, 'event: end\ndata: {"reason":"done"}\n\n'])
-    return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
 
 @pytest.fixture

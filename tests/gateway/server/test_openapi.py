@@ -276,8 +276,14 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
         answers |= {path: await world.ask("GET", path) for path in of_access}
         answers["/v1/notifications"] = await world.ask("GET", "/v1/notifications", token=session)
     async with SignedWorld() as world:
-        await world.volume("data", "cluster")
-        dataset = {"dataset": "set@1", "owner": "cluster", "digest": f"sha256:{64 * '0'}", "size_bytes": 1, "files": 1}
+        await world.volume("data", "user:owner")
+        dataset = {
+            "dataset": "set@1",
+            "owner": "user:owner",
+            "digest": f"sha256:{64 * '0'}",
+            "size_bytes": 1,
+            "files": 1,
+        }
         await world.storage(cmd.AddDataset, **dataset)
         of_storage = [path for path, (tag, _, _) in LISTS.items() if tag == "storage"]
         answers |= {path: await world.get("owner", path) for path in of_storage}
