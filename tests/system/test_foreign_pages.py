@@ -15,7 +15,13 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = {"from-slurm": 15, "from-kubernetes": 12, "from-dstack": 16, "for-team-leads": 16}
 #: Beyond what varies on every page: {page: patterns}.
 VARIES: dict[str, Varies] = {
-    "from-slurm": ((r"step=\d+", "step=N"), (r"\bsim-[12]\b", "NODE"), (r"RUNNING \d\d:\d\d:\d\d", "RUNNING CLOCK")),
+    "from-slurm": (
+        (r"step=\d+", "step=N"),
+        (r"\bsim-[12]\b", "NODE"),
+        (r"RUNNING \d\d:\d\d:\d\d", "RUNNING CLOCK"),
+        # Put back and cancelled at once: it may not have begun again, and then has no time.
+        (r"(cancelled +0 +NODE +)(-|\S*\d[hms]+)(?= )", r"\1LONG"),
+    ),
     "for-team-leads": (
         (r"\d+\.\d+\b", "N.N"),
         (r"\b(as of|up to|from|to) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r"\1 TIME"),
