@@ -45,7 +45,9 @@ class Shifted(StackCluster):
     def steps(self) -> list[tuple[str, int]]:
         """(service, seconds) of the events about clocks so far, without those of access and storage, which share the queue's
         process and clock."""
-        events = [each for each in self.client.events() if "step_ns" in each.data and each.type.split(".")[1] in SERVICES]
+        events = [
+            each for each in self.client.events() if "step_ns" in each.data and each.type.split(".")[1] in SERVICES
+        ]
         return [(each.type.split(".")[1], round(each.data["step_ns"] / 1e9)) for each in events]
 
     def conditions(self) -> set[str]:
