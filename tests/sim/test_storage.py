@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-import fairlead_storage.decide.commands
+import fairlead_storage.decide.decision
 from fairlead_replay.sim import volumes
 from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import Parts, run_seed
@@ -36,7 +36,7 @@ def test_a_world_with_storage_comes_to_rest_and_repeats() -> None:
 
 def test_a_decision_that_forgets_the_commands_before_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two volumes of one name in one message, or a bound that is used twice."""
-    decide = fairlead_storage.decide.commands.decide
+    decide = fairlead_storage.decide.decision.decide
 
     def forgetful(state: Any, inputs: Any, now_ns: int) -> Any:
         events: list[Any] = []

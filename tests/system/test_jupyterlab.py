@@ -35,7 +35,7 @@ async def test_a_cell_runs_in_jupyterlab(tmp_path: Path) -> None:
             await cell.click()
             await page.keyboard.type("import os; print('gpus', os.environ['FAIRLEAD_GPUS'].count('GPU'))")
             await page.keyboard.press("Shift+Enter")
-            await page.locator(".jp-OutputArea-output", has_text="gpus 1").wait_for()
+            await page.locator(".jp-OutputArea-output", has_text="gpus 1").wait_for(timeout=150_000)
             assert await page.evaluate("document.cookie.includes('fairlead')") is False
         assert (work / "Untitled.ipynb").exists()
     finally:

@@ -7,7 +7,7 @@ from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_schemas.wire.commit import Commit
 from fairlead_storage import snapshot
 from fairlead_storage.apply.handlers import WRITER, fold
-from fairlead_storage.decide.commands import decide
+from fairlead_storage.decide.decision import decide
 from fairlead_storage.state import StorageState
 
 

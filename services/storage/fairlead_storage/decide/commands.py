@@ -1,21 +1,12 @@
-"""Decisions of the storage core: on commands, one by one, in their order. Nothing happens by time alone. Every command leads to exactly one event that names it.
+"""Decisions on commands, one by one. Every command leads to exactly one event that names it.
 
 Rights are no matter of this service: the gateway checks them, and replay checks every event again (invariant I13).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from fairlead_bus.core import (
-    CommandRefusal,
-    CommitDraft,
-    Decision,
-    EventPosition,
-    Input,
-    encoded_bytes,
-    rejected,
-    undecodable,
-)
+from fairlead_bus.core import CommandRefusal, CommitDraft, EventPosition, encoded_bytes, rejected, undecodable
 from fairlead_schemas.policies.storage import GROWS_ONLY, StorageWordError, VolumeOwner, parse_dataset, parse_owner
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.quantities import format_memory
@@ -267,15 +258,3 @@ HANDLERS: dict[type, Callable[[StorageState, Any, str], ev.StorageEvent | Comman
     cmd.AddDataset: _add,
     cmd.RetireDataset: _retire,
 }
-
-
-def decide(state: StorageState, inputs: Sequence[Input], now_ns: int) -> Decision:
-    """Return the events to commit now."""
-    commands = [command for each in inputs for command in each.body]
-    cursors = {each.source: each.position for each in inputs}
-    if not commands:
-        return Decision([], cursors)
-    draft = StorageDraft(state, now_ns)
-    for command in commands:
-        decide_command(draft, command)
-    return Decision([*draft.events], cursors)
