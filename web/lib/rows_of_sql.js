@@ -6,8 +6,3 @@ export async function sql(query, how = {}) {
   const answer = await send("/v1/sql", how.limit ? { query, limit: how.limit } : { query }, { signal: how.signal });
   return { columns: answer.columns.map((/** @type {any} */ each) => each.name ?? each), types: answer.columns.map((/** @type {any} */ each) => each.type ?? ""), rows: answer.rows, truncated: Boolean(answer.truncated) };
 }
-
-/** A text as an SQL literal. @param {string} text */
-export function literal(text) {
-  return `'${text.replaceAll("'", "''")}'`;
-}

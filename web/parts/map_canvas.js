@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef } from "../lib/html.js";
 import { CELL, at, layOut } from "../lib/cluster_layout.js";
 import { token } from "../lib/colours.js";
 
-/** Below this size of a GPU, in px, a node is one bar, and racks have no names. */
+/** From this size of a GPU on, in px, there is a gap between two; below it a node is one bar. */
 const DETAIL_PX = 2.2;
 const MARGIN_PX = 10;
 
