@@ -204,12 +204,13 @@ class NotifyWorld:
 
         await self.hub.connect().serve(subjects.rpc("telemetry", "job"), answer)
 
-    async def in_state(self, rule: str, state: str) -> Delivery:
-        """Wait until a destination is in a state, and return it."""
+    async def in_state(self, rule: str, state: str, error: str | None = None) -> Delivery:
+        """Wait until a destination is in a state, with these words of its last failure if any are given, and return it."""
 
         async def reached() -> Delivery | None:
             found = await self.store.delivery(rule)
-            return found if found is not None and found.state == state else None
+            is_there = found is not None and found.state == state and error in (None, found.error)
+            return found if is_there else None
 
         found = await eventually_async(reached, f"{rule} is {state}")
         assert found is not None
