@@ -8,11 +8,12 @@ simulator again and prints how near the plays are (whatif.py), `python -m bench 
 """
 
 import argparse
+import asyncio
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import uvloop
@@ -23,7 +24,6 @@ from bench import (
     command_line,
     compare,
     crowd,
-    crowded_player,
     estimates,
     fast_path,
     foreground,
@@ -45,72 +45,43 @@ from bench import (
     whatif,
 )
 from bench.agent import rows as agent
+from bench.fairness import philly
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
 from bench.openb import row as packing
 from bench.placing import rows as placing
 from bench.stack import Stack
-from bench.telemetry import rows as telemetry
+from bench.telemetry import disk, ingest
 from fairlead import interpreter
 from fairlead_bus.main import collect_rarely
 from fairlead_replay.compiled import cores_build
 from fairlead_schemas.units.quantities import progress_text
 
-ROWS = (
-    "cli",
-    "run",
-    "sync",
-    "rest",
-    "live",
-    "crowded",
-    "gangs",
-    "slow",
-    "fast-path",
-    "sign-on",
-    "guard",
-    "agent",
-    "queue",
-    "player",
-    "kueue",
-    "kai",
-    "placing",
-    "openb",
-    "replay",
-    "past",
-    "restart",
-    "memory",
-    "growth",
-    "pages",
-    "warehouse",
-    "measured",
-    "telemetry",
-)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "performance.md"
 DELAY_MS = 2
 
 
-async def live(slow: bool) -> list[table.Row]:
-    """The four live rows, each on a stack of its own."""
-    goals, delay, rows = jobs.Goals(slow), DELAY_MS if slow else 0, list[table.Row]()
+async def live(slow: bool) -> AsyncIterator[table.Row]:
+    """Yield the live rows, each of a stack of its own but for those of one agent and of hollow nodes."""
+    goals, delay = jobs.Goals(slow), DELAY_MS if slow else 0
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
         stack.agent()
         stack.wait_nodes(1)
-        rows.append(_printed(await jobs.idle_latency(stack, goals)))
-        rows.append(_printed(await jobs.processes(stack, goals)))
+        yield await jobs.idle_latency(stack, goals)
+        yield await jobs.processes(stack, goals)
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
-        rows.append(_printed(await jobs.single_submits(stack, goals)))
+        yield await jobs.single_submits(stack, goals)
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
-        rows.append(_printed(await jobs.list_submits(stack, goals)))
+        yield await jobs.list_submits(stack, goals)
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
         stack.hollow(500)
         stack.wait_nodes(500)
-        rows.append(_printed(await jobs.hollow(stack, goals, staggered=False)))
-        rows.append(_printed(await jobs.hollow(stack, goals, staggered=True)))
-    return rows
+        yield await jobs.hollow(stack, goals, staggered=False)
+        yield await jobs.hollow(stack, goals, staggered=True)
 
 
 def _printed(row: table.Row) -> table.Row:
@@ -142,70 +113,80 @@ class Steps:
         return True
 
 
-async def measure(names: list[str]) -> list[table.Row]:
-    """The rows asked for, in order."""
-    rows: list[table.Row] = []
-    wanted = Steps(names).begins
-    if wanted("cli"):
-        rows += [_printed(row) for row in command_line.rows()]
-    if wanted("run"):
-        rows.append(_printed(foreground.row()))
-    if wanted("sync"):
-        rows.append(_printed(sync.row()))
-    if wanted("rest"):
-        rows.append(_printed(rest.row()))
-    if wanted("live"):
-        rows += await live(False)
-    if wanted("crowded"):
-        rows += [_printed(row) for row in await crowd.rows()]
-    if wanted("gangs"):
-        rows += [_printed(row) for row in await gangs.rows()]
-    if wanted("slow"):
-        if shutil.which("strace"):
-            rows += await live(True)
-        else:
-            print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
-    if wanted("fast-path"):
-        rows.append(_printed(await fast_path.row()))
-    if wanted("sign-on"):
-        rows += [_printed(row) for row in await sign_on.rows()]
-    if wanted("guard"):
-        rows += [_printed(row) for row in await guard.rows()]
-    if wanted("agent"):
-        rows += [_printed(row) for row in await agent.all_rows()]
-    if wanted("queue"):
-        rows += [_printed(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
-    if wanted("player"):
-        rows.append(_printed(crowded_player.row()))
-    if wanted("kueue"):
-        rows.append(_printed(await kueue_load.measure()))
-    if wanted("kai"):
-        rows += [_printed(row) async for row in kai_scale.measure()]
-    if wanted("placing"):
-        rows += [_printed(row) for row in placing.rows()]
-    if wanted("openb"):
-        rows.append(_printed(packing.row()))
-    if wanted("replay"):
-        rows.append(_printed(await history.replay(10, 200_000, 100_000)))
-        rows.append(_printed(await history.replay(1, 80_000, 20_000)))
-    if wanted("past"):
-        rows += [_printed(row) for row in await past.rows(past.MILLION, 10)]
-        rows += [_printed(row) for row in await past.rows(past.MILLION // 5, 1)]
-    if wanted("restart"):
-        rows += [_printed(row) for row in await history.restart()]
-    if wanted("memory"):
-        rows.append(_printed(await history.placer_memory()))
-    if wanted("growth"):
-        rows.append(_printed(await history.growth()))
-    if wanted("pages"):
-        rows += [_printed(row) for row in await pages.rows()]
-    if wanted("warehouse"):
-        rows += [_printed(row) for row in asking.rows()]
-    if wanted("measured"):
-        rows += [_printed(row) for row in measured.rows()]
-    if wanted("telemetry"):
-        rows += [_printed(row) for row in await telemetry.all_rows()]
-    return rows
+async def _slow() -> AsyncIterator[table.Row]:
+    if not shutil.which("strace"):
+        print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
+        return
+    async for row in live(True):
+        yield row
+
+
+async def _replay() -> AsyncIterator[table.Row]:
+    yield await history.replay(10, 200_000, 100_000)
+    yield await history.replay(1, 80_000, 20_000)
+
+
+async def _past() -> AsyncIterator[table.Row]:
+    for events, per_commit in (past.MILLION, 10), (past.MILLION // 5, 1):
+        for row in await past.rows(events, per_commit):
+            yield row
+
+
+async def _telemetry() -> AsyncIterator[table.Row]:
+    yield await ingest.row()
+    yield await asyncio.to_thread(disk.row)
+
+
+type Rows = table.Row | list[table.Row]
+#: A row or several, at once or as they are measured.
+type Found = Rows | Awaitable[Rows] | AsyncIterator[table.Row]
+
+#: {name: measures the rows of it}, in the order of a whole run.
+ROWS: dict[str, Callable[[], Found]] = {
+    "cli": command_line.rows,
+    "run": foreground.row,
+    "sync": sync.row,
+    "rest": rest.row,
+    "live": lambda: live(False),
+    "crowded": crowd.rows,
+    "gangs": gangs.rows,
+    "slow": _slow,
+    "fast-path": fast_path.row,
+    "sign-on": sign_on.rows,
+    "guard": guard.rows,
+    "agent": agent.rows,
+    "queue": queueing.rows,
+    "player": philly.crowded_row,
+    "kueue": kueue_load.measure,
+    "kai": kai_scale.measure,
+    "placing": placing.rows,
+    "openb": packing.row,
+    "replay": _replay,
+    "past": _past,
+    "restart": history.restart,
+    "memory": history.placer_memory,
+    "growth": history.growth,
+    "pages": pages.rows,
+    "warehouse": asking.rows,
+    "measured": measured.rows,
+    "telemetry": _telemetry,
+}
+
+
+async def _each(found: Found) -> AsyncIterator[table.Row]:
+    if isinstance(found, AsyncIterator):
+        async for row in found:
+            yield row
+        return
+    rows = await found if isinstance(found, Awaitable) else found
+    for row in [rows] if isinstance(rows, table.Row) else rows:
+        yield row
+
+
+async def measure(names: Sequence[str]) -> list[table.Row]:
+    """Measure the rows asked for, in the order of ROWS, and print each."""
+    begins = Steps(names).begins
+    return [_printed(row) for name, found in ROWS.items() if begins(name) async for row in _each(found())]
 
 
 def machine() -> str:

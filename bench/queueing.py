@@ -269,3 +269,8 @@ def _resident() -> int:
 
 if __name__ == "__main__":
     print(_weigh())
+
+
+def rows() -> list[table.Row]:
+    """Measure all rows of the queue."""
+    return [offers(), *events(), memory()]

@@ -51,7 +51,7 @@ LIKE_THE_AGENT = [
 LASTS = ["sleep", "1000"]
 
 
-async def all_rows() -> list[Row]:
+async def rows() -> list[Row]:
     """Every row that this machine can measure."""
     found = [await process_start()]
     if reason := no_engine():

@@ -1,9 +1,11 @@
 """Four Philly virtual clusters as four queues of equal weight on one cluster: waits and fairness by sequencer."""
 
+import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from bench import table
 from bench.fairness import traces
 from bench.table import percentile
 from fairlead_replay.virtual import figures
@@ -19,6 +21,9 @@ GPUS = 8
 RESTART_NS = MINUTE_NS
 #: Jobs whose work is less are left out of one column: a second of waiting is nothing to anybody else.
 LONG_NS = 600 * SECOND_NS
+
+#: The crowded row, which always has a queue: nodes, jobs, and the goal in jobs per CPU second.
+CROWDED_NODES, CROWDED_JOBS, CROWDED_GOAL = 16, 300, 450
 
 #: The built-in map, or that of a pool of processes.
 type Map = Callable[[Callable[[Any], Any], Sequence[Any]], Any]
@@ -150,3 +155,21 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / 3600:,.2f} h"
+
+
+def crowded_row() -> table.Row:
+    """Measure the row `player` of `python -m bench`: both cores in virtual time, with guarantees. CPU counts: nearly all of it is the
+    order of the open offers, the help for starving jobs, and the placer's search for places.
+    """
+    load = [job for job in traces.philly() if job.request.nodes <= CROWDED_NODES][:CROWDED_JOBS]
+    cluster = setting(Variant(CROWDED_NODES, "drf", guaranteed=True))
+    began = time.process_time()
+    played = play(load, cluster)
+    rate = len(load) / (time.process_time() - began)
+    return table.Row(
+        f"crowded, player: jobs per CPU second (Philly, {CROWDED_NODES} nodes, guarantees, {CROWDED_JOBS} jobs)",
+        f"{rate:,.0f}/s",
+        f"≥ {CROWDED_GOAL}/s",
+        rate >= CROWDED_GOAL,
+        f"{sum(played.events.values()) / len(load):,.0f} events per job",
+    )

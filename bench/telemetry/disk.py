@@ -16,12 +16,15 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
+from bench.table import Row
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
 from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.warehouse.warehouse import FILE, Warehouse
 
 START_NS = 20_777 * DAY_NS
+#: Goal of the row.
+BYTES_MAX = 12.0
 
 
 class OnDisk(NamedTuple):
@@ -81,6 +84,18 @@ def _insert(warehouse: Warehouse, number: int) -> None:
         "run": np.array(runs, dtype=np.object_), "simulated": np.full(SECONDS, fill_value=True), **columns,
     }  # fmt: skip
     warehouse.measured.insert_arrays("samples", columns)
+
+
+def row() -> Row:
+    """Measure the row of `python -m bench`: a day by the model."""
+    found = measure(16)
+    return Row(
+        "bytes on disk per GPU sample of 15 metrics, once its day is in Parquet (a day of 16 GPUs by the seeded model)",
+        f"{found.parquet_bytes:.1f} ({found.filing_cpu_s / found.samples * 1e6:.1f} µs of CPU)",
+        f"≤ {BYTES_MAX:g}",
+        found.parquet_bytes <= BYTES_MAX,
+        f"the same rows in DuckDB's own file: {found.duckdb_bytes:.1f}; as plain numbers: {found.raw_bytes:.0f}",
+    )
 
 
 def main() -> None:
