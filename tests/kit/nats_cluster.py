@@ -4,8 +4,10 @@ It knows servers, leaders and faults, and nothing of Fairlead's streams. Each se
 a restart. Waits are bounded; one that runs out raises with the end of every server's log.
 """
 
+import shutil
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,8 +26,15 @@ _ATTEMPTS_MAX = 3
 class NatsCluster:
     """The servers, in the order of their names. `close` ends them and removes their stores."""
 
-    def __init__(self, *, extra: str = "", sync_intervals: tuple[str, ...] = ("always",) * SERVERS) -> None:
-        self._extra, self._sync_intervals = extra, sync_intervals
+    def __init__(
+        self,
+        *,
+        extra: str = "",
+        sync_intervals: tuple[str, ...] = ("always",) * SERVERS,
+        store_of_first: Path | None = None,
+    ) -> None:
+        """`store_of_first`: a store that is copied for the first server, which no guard looks at."""
+        self._extra, self._sync_intervals, self._store_of_first = extra, sync_intervals, store_of_first
         self.servers: list[NatsServer] = []
 
     @property
@@ -61,6 +70,8 @@ class NatsCluster:
             server = NatsServer(sync_interval=sync_interval, max_mem="2GB", extra=cluster + self._extra)
             server.port, server.http_port = free_port(), free_port()
             self.servers.append(server)
+        if self._store_of_first is not None:
+            shutil.copytree(self._store_of_first, self.servers[0].store_dir)
 
     def _start_all(self) -> None:
         # One after another: a server ends with the thread that started it.

@@ -20,6 +20,10 @@ _TOKEN = re.compile(
       | (?P<bare>[^\s{}\[\]=:,;"'\#]+)""",
     re.VERBOSE,
 )
+_STORE_DIR = re.compile(
+    r"""^[^\#\n]*\bstore_?dir["']?\s*[:=\s]\s*("(?P<double>[^"\n]+)"|'(?P<single>[^'\n]+)'|(?P<bare>[^\s"',;}]+))""",
+    re.MULTILINE | re.IGNORECASE,
+)
 _CURE_FOR_CLUSTER = (
     "take the `cluster` block out, archive the log (`fairlead audit archive`), and restore it into servers with empty"
     " stores (`fairlead audit restore --nats`; docs/how-to/three-servers.md)"
@@ -46,6 +50,15 @@ def check_store(store: Path, config: Path) -> None:
             f"{config} has no `cluster` block, and {store} belongs to a server of a cluster: its streams ({shown}) would not"
             f" be opened. Not started. {_CURE_FOR_ONE}"
         )
+
+
+def store_dir_of(config: Path) -> Path | None:
+    """The `store_dir` that a configuration names in its own text; None where it names none or cannot be read."""
+    try:
+        found = _STORE_DIR.search(config.read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return Path(found["double"] or found["single"] or found["bare"]) if found else None
 
 
 def stored_streams(store: Path) -> list[str]:

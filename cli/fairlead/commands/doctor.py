@@ -25,6 +25,8 @@ from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import nats_server, state
 from fairlead_agent.doctor import checks, collect
 from fairlead_agent.setup import layout
+from fairlead_bus.nats.store_check import check_store, store_dir_of
+from fairlead_bus.port import ServerUnfit
 from fairlead_replay.compiled import cores_build
 from fairlead_schemas.units.timestamps import rfc3339_seconds
 
@@ -97,7 +99,7 @@ def doctor(
         lambda: _stack(folder),
         lambda: _warehouse(folder),
     )
-    findings = [*(look() for look in looks), *_conditions(folder)]
+    findings = [*(look() for look in looks), *_stores(folder, root), *_conditions(folder)]
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document([finding._asdict() for finding in findings], output))
     elif output is Format.names:
@@ -132,6 +134,31 @@ def _warehouse(folder: Path) -> DoctorFinding:
             "delete it once it is no longer needed for diagnosis",
         )
     return DoctorFinding("warehouse", "ok", "no damage was seen")
+
+
+#: Configuration of the bus of an installation (deploy/systemd/fairlead-nats.service).
+INSTALLED_BUS = "etc/fairlead/nats.conf"
+
+
+def _stores(folder: Path, root: Path) -> list[DoctorFinding]:
+    """Findings on stores of nats-servers here: the stack's, and the installation's. A store that its server would delete is bad.
+    A configuration that this user may not read is left to those who may.
+    """
+    found: list[DoctorFinding] = []
+    for config in (folder / "nats" / "nats.conf", root / INSTALLED_BUS):
+        store = store_dir_of(config)
+        if store is None:
+            continue
+        try:
+            check_store(store, config)
+        except ServerUnfit as error:
+            finding, _, cure = str(error).partition(" Not started. ")
+            found.append(DoctorFinding("store", "bad", finding, cure))
+        except OSError as error:
+            found.append(DoctorFinding("store", "note", f"{store} cannot be read: {error.strerror}", "look as root"))
+        else:
+            found.append(DoctorFinding("store", "ok", f"{store} suits {config}"))
+    return found
 
 
 def _python() -> DoctorFinding:

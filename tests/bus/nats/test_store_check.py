@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.nats.store_check import check_store, has_cluster_block, is_of_cluster, stored_streams
-from fairlead_bus.port import ServerUnfit
+from fairlead_bus.port import ServerUnfit, Unavailable
 from tests.kit.nats_cluster import NatsCluster
 from tests.kit.nats_server import NatsServer
 
@@ -100,3 +100,31 @@ async def test_a_clusters_store_is_not_opened_alone(tmp_path: Path, monkeypatch:
             check_store(server.store_dir, alone)
     finally:
         cluster.close()
+
+
+@pytest.mark.nats
+async def test_without_the_guard_a_clusters_servers_do_not_know_the_log(fresh_nats: NatsServer) -> None:
+    """The start that the guard refuses, made on a copy: the log is in the store, and the cluster answers that there is no such
+    stream (half a minute later the server deletes it). The original is untouched.
+    """
+    bus = await connect(fresh_nats.url)
+    await bus.ensure()
+    await bus.append("LOG", "fairlead.log.queue", b"{}", expected=0)
+    await bus.close()
+    fresh_nats.stop()
+    cluster = NatsCluster(store_of_first=fresh_nats.store_dir)
+    try:
+        cluster.start()
+        assert "LOG" in stored_streams(cluster.servers[0].store_dir)
+        with pytest.raises(ServerUnfit, match="single server"):
+            check_store(fresh_nats.store_dir, cluster.servers[0].configuration)
+        bus = await connect(cluster.url)
+        with pytest.raises(Unavailable, match="stream not found"):
+            await bus.state("LOG")
+        await bus.close()
+    finally:
+        cluster.close()
+    fresh_nats.start()
+    bus = await connect(fresh_nats.url)
+    assert 1 == (await bus.state("LOG")).last
+    await bus.close()

@@ -167,3 +167,18 @@ def test_the_build_of_the_cores_is_named(run: Run, tmp_path: Path) -> None:
     """As the modules that this process has imported were loaded: from a source or from an extension module."""
     source = Path(str(fairlead_queue.apply.handlers.__file__)).suffix == ".py"
     assert findings(run, tmp_path)["cores"]["found"] == ("plain Python" if source else "compiled")
+
+
+def test_a_store_that_its_server_would_delete_is_bad(run: Run, tmp_path: Path) -> None:
+    """The installation's bus: a `cluster` block above a single server's store. Without the block the store is fine."""
+    store, config = tmp_path / "store", tmp_path / "etc" / "fairlead" / "nats.conf"
+    (store / "jetstream" / "$G" / "streams" / "LOG").mkdir(parents=True)
+    config.parent.mkdir(parents=True)
+    alone = f'jetstream {{\n  # store_dir: "/elsewhere"\n  store_dir: "{store}"\n}}\n'
+    config.write_text(alone)
+    look = ("--root", str(tmp_path))
+    assert "ok" == findings(run, tmp_path, *look)["store"]["verdict"]
+    config.write_text(alone + "cluster { name: c }\n")
+    found = findings(run, tmp_path, *look)["store"]
+    assert "bad" == found["verdict"]
+    assert "(LOG)" in found["found"] and "fairlead audit restore" in found["fix"]
