@@ -177,8 +177,8 @@ def test_a_store_that_its_server_would_delete_is_bad(run: Run, tmp_path: Path) -
     alone = f'jetstream {{\n  # store_dir: "/elsewhere"\n  store_dir: "{store}"\n}}\n'
     config.write_text(alone)
     look = ("--root", str(tmp_path))
-    assert "ok" == findings(run, tmp_path, *look)["store"]["verdict"]
+    assert findings(run, tmp_path, *look)["store"]["verdict"] == "ok"
     config.write_text(alone + "cluster { name: c }\n")
     found = findings(run, tmp_path, *look)["store"]
-    assert "bad" == found["verdict"]
+    assert found["verdict"] == "bad"
     assert "(LOG)" in found["found"] and "fairlead audit restore" in found["fix"]
