@@ -26,7 +26,9 @@ from fairlead_bus import bus_faults, nkey
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.environment_settings import BadSetting, one_of
 from fairlead_bus.nats.adapter import NatsBus, connect
-from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit
+from fairlead_bus.nats.link import CredentialsRefused
+from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit, Unavailable
+from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0
@@ -218,6 +220,23 @@ async def _serve_together(builds: Mapping[str, Build], *, on_node: bool) -> int:
 
 
 async def _serve(name: str, build: Build, stop: asyncio.Event, *, on_node: bool) -> int:
+    """Serve until the end or the stop. A service that steps down is built again, with a connection of its own: it is then a standby,
+    and no process manager needs to notice."""
+    clock, pause_s = asyncio.get_running_loop().time, AGAIN_FIRST_S
+    while True:
+        began = clock()
+        code = await _serve_once(name, build, stop, on_node=on_node)
+        if code != EXIT_STEPPED_DOWN or on_node or stop.is_set():
+            return code
+        if clock() - began >= HEALTHY_S:
+            pause_s = AGAIN_FIRST_S
+        structlog.get_logger().info("stands by again in the same process", after_s=pause_s)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause_s)
+        pause_s = min(2 * pause_s, AGAIN_LAST_S)
+
+
+async def _serve_once(name: str, build: Build, stop: asyncio.Event, *, on_node: bool) -> int:
     structlog.contextvars.bind_contextvars(service=name)
     asked = asyncio.ensure_future(stop.wait())
     starting = asyncio.ensure_future(_start(name, build, on_node=on_node))
@@ -249,7 +268,7 @@ async def _serve(name: str, build: Build, stop: asyncio.Event, *, on_node: bool)
 async def _start(name: str, build: Build, *, on_node: bool) -> tuple[NatsBus, Runnable] | int:
     """Connect and build. Return an exit code where that fails."""
     try:
-        bus = await connect(nats_url(), name=name, key=bus_key())
+        bus = await _connected(name)
         await _prepare(bus, on_node=on_node)
         service = await build(bus)
     except LogDamaged as error:
@@ -262,6 +281,24 @@ async def _start(name: str, build: Build, *, on_node: bool) -> tuple[NatsBus, Ru
         return 1
     gc.freeze()
     return bus, service
+
+
+async def _connected(name: str) -> NatsBus:
+    """Connect, and wait for a bus that is away. Each cause is one line. Raises BusError that waiting does not mend, BadSetting."""
+    said: set[tuple[str, str]] = set()
+
+    def say(server: str, cause: str) -> None:
+        if (server, cause) not in said:
+            said.add((server, cause))
+            structlog.get_logger().warning("waiting for the bus", server=server, reason=cause)
+
+    while True:
+        try:
+            return await connect(nats_url(), name=name, key=bus_key(), on_waiting=say)
+        except CredentialsRefused:
+            raise
+        except Unavailable as error:
+            say("", str(error))
 
 
 async def _until_asked(work: asyncio.Future[int], asked: asyncio.Future[Any], service: Runnable) -> int:

@@ -1,9 +1,12 @@
-"""The one service shell: restore, fold the tail, then loop { wait; fold; decide; append; fold; act }.
+"""The one service shell: restore, follow the log until the lease is ours, then loop { wait; fold; decide; append; fold; act }.
 
 It owns the order of things and holds no rules: what to commit is the core's, what to do outside is
 `act`'s, which must derive everything from state and be repeatable. Start at `Service.run`.
 
-    restore ─> fold tail ─> ┌ wait for log, inputs or timer
+A process without the lease is a standby: it folds what the leader commits, so that it leads at once when its turn comes. One that
+steps down ends with EXIT_STEPPED_DOWN, upon which `main` builds it again in the same process.
+
+    restore ─> stand by ──> ┌ wait for log, inputs or timer
                             │ fold what others committed
                             │ decide ── nothing to commit ──┐
                             │ append (fenced, one in flight)│
@@ -12,7 +15,6 @@ It owns the order of things and holds no rules: what to commit is the core's, wh
 """
 
 import asyncio
-import contextlib
 import gc
 import hashlib
 import time
@@ -39,12 +41,11 @@ from fairlead_bus.port import (
     StreamFull,
     Subscription,
     TooLarge,
-    Unavailable,
 )
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, encode_commit
-from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
+from fairlead_schemas.wire.conditions import ALIVE, EXIT_STEPPED_DOWN, Alive, encode_alive
 
 #: Pause before a refused append (full log) is tried again.
 FULL_RETRY_S = 1.0
@@ -53,7 +54,7 @@ IDLE_COLLECT_S = 30.0
 SHORTEST_WAIT_S = 0.001
 #: Pauses between comparisons with other clocks: of a leader, and of a process that may not lead yet.
 CLOCK_CHECK_S, CLOCK_RETRY_S = 30.0, 5.0
-EXIT_OK, EXIT_STEPPED_DOWN = 0, 75
+EXIT_OK = 0
 
 log = structlog.get_logger()
 
@@ -126,9 +127,12 @@ class Service[C: Core]:
         self._urgent = asyncio.Event()
         self._pace, self._gather_s = CommitPace(), gather_s
         self._stopping = False
+        #: Another process has led since this one began.
+        self._is_standby = False
         self._failure: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._served: list[Subscription] = []
+        self._opened: list[InputSource] = []
         self._collected = 0.0
 
     # -- life
@@ -136,16 +140,17 @@ class Service[C: Core]:
     async def run(self) -> int:
         """Serve until stopped (0), another writer takes over (75), the log is damaged (70) or commands are lost (74)."""
         try:
-            if not await self._acquire():
-                return EXIT_OK
             await self._restore()
+            if not await self._stand_by():
+                return EXIT_OK
+            await self._take_over()
             await self._open()
             log.info(
                 "leading", service=self.writer, sequence=self.folded, commits=self._heads.get(self.writer, NO_HEAD).n
             )
             while not self._stopping:
                 await self._cycle()
-            await self._snapshots.save()
+            await self._hand_over()
             return EXIT_OK
         except StaleWriter as error:
             log.warning("stepped down", service=self.writer, reason=str(error))
@@ -160,27 +165,43 @@ class Service[C: Core]:
         self._stopping = True
         self._wake_now()
 
-    async def _close(self) -> None:
+    async def _hand_over(self) -> None:
+        """Give the lease back, then store the state: a standby need not wait for that."""
+        await self._retire()
+        await self._snapshots.save()
+
+    async def _retire(self) -> None:
+        """End what a leader does; the lease goes back where the service is stopped."""
         self.leading = False
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        self._snapshots.close()
-        for subscription in self._served:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        served, self._served = self._served, []
+        for subscription in served:
             await subscription.close()
-        for source in self.sources:
+        opened, self._opened = self._opened, []
+        for source in opened:
             await source.close()
+        if self._stopping and self.lease.is_held:
+            await self.lease.release()
+
+    async def _close(self) -> None:
+        await self._retire()
+        self._snapshots.close()
         await self.reader.close()
-        if self._stopping:
-            with contextlib.suppress(Unavailable):
-                await self.lease.release()
 
     # -- start
 
-    async def _acquire(self) -> bool:
-        """Take the lease with a clock that others share. False when the service is stopped meanwhile."""
+    async def _stand_by(self) -> bool:
+        """Fold what others commit until this process has the lease, and a clock that others share. False when the service is stopped
+        meanwhile."""
         while not self._stopping:
             if not await self.lease.try_acquire():
-                await asyncio.sleep(POLL_S)
+                if not self._is_standby:
+                    self._is_standby = True
+                    log.info("standing by until the lease is free", service=self.writer, sequence=self.folded)
+                await self._follow(POLL_S)
                 continue
             wrong = self._clock_differs = await self._others.differ()
             if not wrong:
@@ -194,23 +215,46 @@ class Service[C: Core]:
             )
             # The writer has no leader unless another process takes the lease now. The gateway reports the reason.
             answering = await self.bus.serve(subjects.rpc(self.writer, ALIVE), self._answer_alive)
-            await asyncio.sleep(CLOCK_RETRY_S)
+            await self._follow(CLOCK_RETRY_S)
             await answering.close()
         return False
 
+    async def _follow(self, seconds: float) -> None:
+        """Fold for so long what arrives of the log, or until the service is stopped."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        timer = loop.call_at(until, self._wake.set)
+        try:
+            while loop.time() < until and not self._stopping:
+                self._fold_ready()
+                self._wake.clear()
+                if self._failure is not None:
+                    raise self._failure
+                await self._wake.wait()
+        finally:
+            timer.cancel()
+
     async def _restore(self) -> None:
-        """Newest snapshot, then the tail up to what the log held when we began. The lease is kept meanwhile: a standby would
-        take it and begin the same."""
-        self._spawn(self._keep_lease, "lease")
+        """Newest snapshot, then the tail up to what the log held when we began."""
         loaded = await self._snapshots.load()
-        # Asked afterwards: a leader that is on its way out may have committed and stored a snapshot meanwhile.
-        state = await retry_until_available(lambda: self.bus.state(subjects.LOG))
-        snapshots.check(loaded, log_id=await retry_until_available(lambda: identity(self.bus)), last=state.last)
+        # Asked afterwards: a leader may have committed and stored a snapshot meanwhile.
+        last = await self._end_of_log()
+        snapshots.check(loaded, log_id=await retry_until_available(lambda: identity(self.bus)), last=last)
         for found in loaded:
             if await self._start_from(found):
                 break
         self._spawn(self._read, "read")
-        await self._fold_through(state.last)
+        await self._fold_through(last)
+
+    async def _end_of_log(self) -> int:
+        return (await retry_until_available(lambda: self.bus.state(subjects.LOG))).last
+
+    async def _take_over(self) -> None:
+        """Fold up to the log's end, which is what a former leader has left. The lease is kept meanwhile."""
+        self._spawn(self._keep_lease, "lease")
+        if self._is_standby:
+            self._snapshots.others_saved()
+        await self._fold_through(await self._end_of_log())
         await self._resume_clock()
 
     async def _resume_clock(self) -> None:
@@ -261,6 +305,7 @@ class Service[C: Core]:
             await self.act(self.core)
         for source in self.sources:
             wake = self._wake_now if source.is_urgent else self._wake.set
+            self._opened.append(source)
             await source.open(self.bus, self.core, self._cursors.get("CMD", 0), wake)
         for verb, answer in (("state", self._answer_state), (ALIVE, self._answer_alive)):
             self._served.append(await self.bus.serve(subjects.rpc(self.writer, verb), answer))

@@ -25,8 +25,8 @@ SNAPSHOT_AGE_S = 300.0
 #: And after no fewer than one event for so many bytes of the last one: a large state is stored less often, so that
 #: storing it takes a small part of the time that folding takes.
 BYTES_PER_EVENT = 200
-#: A start waits this long for the store to answer, which covers an election among its servers; then it folds the log.
-LOAD_S = 10.0
+#: A start waits this long for the store to answer; then it folds the log.
+LOAD_S = 5.0
 
 log = structlog.get_logger()
 
@@ -159,6 +159,7 @@ class SnapshotWriter:
         self._bytes = 0
         self._log_id = ""
         self._turn = 0
+        self._is_turn_known = True
         self._events = 0
         self._due = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -170,6 +171,10 @@ class SnapshotWriter:
         self._turn = found[0].turn if found else 0
         self._due = asyncio.get_running_loop().time() + self._age_s
         return found
+
+    def others_saved(self) -> None:
+        """Another process may have saved since `load`: the next save finds out whose turn it is."""
+        self._is_turn_known = False
 
     def count(self, events: int) -> None:
         """Count folded events."""
@@ -186,10 +191,13 @@ class SnapshotWriter:
         """Store the state as it is now; a failure costs only the next restart time."""
         self._events = 0
         self._due = asyncio.get_running_loop().time() + self._age_s
-        self._turn += 1
         snapshot = self._take()
         self._bytes = len(snapshot.state)
         try:
+            if not self._is_turn_known:
+                found = await stored(self._bus, self._name)
+                self._turn, self._is_turn_known = found[0].turn if found else 0, True
+            self._turn += 1
             self._log_id = self._log_id or await identity(self._bus)
             await save(self._bus, self._name, snapshot, log_id=self._log_id, schema=self._schema, turn=self._turn)
         except BusError as error:

@@ -13,11 +13,11 @@ from fairlead_bus import service as shell
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
-from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
+from fairlead_bus.service import EXIT_OK, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Commit, decode_commit
-from fairlead_schemas.wire.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_alive
+from fairlead_schemas.wire.conditions import ALIVE, EXIT_DAMAGED, EXIT_STEPPED_DOWN, Alive, decode_alive
 from fairlead_schemas.wire.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
@@ -245,20 +245,45 @@ async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: BusWorld
     assert await asyncio.wait_for(leading, 60) == EXIT_OK
 
 
-async def test_a_service_keeps_its_lease_while_it_restores(monkeypatch: pytest.MonkeyPatch):
-    """A long log, or a store of snapshots that does not answer: a standby would take the lease and begin the same."""
-    monkeypatch.setattr(snapshots, "LOAD_S", 1.5 * lease.TTL_S)
+async def test_a_standby_follows_the_log_and_leads_at_once(world: BusWorld):
+    """It has folded what the leader committed before its turn comes, and reads nothing of that again."""
+    bus, leader, standby = (
+        await world.connect(),
+        service(await world.connect(), "a"),
+        service(await world.connect(), "b"),
+    )
+    leading = asyncio.create_task(leader.run())
+    await eventually_async(lambda: leader.leading)
+    waiting = asyncio.create_task(standby.run())
+    for number in range(5):
+        await bus.append(subjects.CMD, CMD, command(number))
+    await eventually_async(lambda: len(standby.core.ids) == 5)
+    assert not standby.leading and standby.core.snapshot() == leader.core.snapshot()
+    reader = standby.reader
+    await crash(leading)
+    await bus.append(subjects.CMD, CMD, command(5))
+    await eventually_async(lambda: len(standby.core.ids) == 6)
+    assert standby.leading and standby.reader is reader and standby.commits > 0
+    await crash(waiting)
+
+
+async def test_a_standby_replaces_no_newer_snapshot_of_the_leader_before_it():
+    """Two are kept in turn; which one is the older is looked up by who has not saved the last one."""
     hub = MemoryHub()
-    hub.stores_up = False
-    leader, standby = service(hub.connect(), "a"), service(hub.connect(), "b")
-    tasks = [asyncio.create_task(leader.run())]
-    await eventually_async(lambda: hub.buckets[subjects.LEASE])
-    tasks.append(asyncio.create_task(standby.run()))
-    await eventually_async(lambda: leader.leading or standby.leading or tasks[0].done())
-    assert leader.leading and not standby.leading
-    assert b'"a"' in hub.buckets[subjects.LEASE]["queue"].value
-    for task in tasks:
-        await crash(task)
+    bus, leader, standby = hub.connect(), service(hub.connect(), "a"), service(hub.connect(), "b")
+    leading = asyncio.create_task(leader.run())
+    await eventually_async(lambda: leader.leading)
+    waiting = asyncio.create_task(standby.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await eventually_async(lambda: standby.core.ids == ["c1"])
+    await leader.stop()
+    assert await asyncio.wait_for(leading, 60) == EXIT_OK
+    await eventually_async(lambda: standby.leading)
+    (saved,) = await snapshots.stored(bus, "queue")
+    await standby.stop()
+    assert await asyncio.wait_for(waiting, 60) == EXIT_OK
+    assert {each.turn % snapshots.KEPT for each in await snapshots.stored(bus, "queue")} == {0, 1}
+    assert saved.turn in {each.turn for each in await snapshots.stored(bus, "queue")}
 
 
 class Reshaped(CountingCore):

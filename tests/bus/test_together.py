@@ -4,15 +4,21 @@ that failed."""
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from threading import Thread, Timer
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from fairlead.stack.nats_server import free_port
 from fairlead_bus.main import CannotRestart, keep
 from fairlead_bus.port import Bus
 from tests.kit.eventually import eventually, eventually_async
@@ -32,6 +38,10 @@ class Part:
         while not self.end.is_set():
             if (HERE / "fail").exists():
                 return 70
+            if (HERE / "step-down").exists():
+                (HERE / "step-down").rename(HERE / "stepped-down")
+                (HERE / "runs").unlink()
+                return 75
             if (HERE / "raise").exists():
                 raise AssertionError("a broken invariant")
             await asyncio.sleep(0.02)
@@ -60,11 +70,11 @@ def packages(tmp_path: Path) -> list[Path]:
 
 
 @contextmanager
-def started(packages: list[Path], server: NatsServer) -> Iterator[subprocess.Popen[str]]:
-    """Both in one process."""
+def started(packages: list[Path], server: NatsServer, others: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Both in one process, which knows the other addresses, too."""
     environment = {
         **os.environ,
-        "FAIRLEAD_NATS": server.url,
+        "FAIRLEAD_NATS": others + server.url,
         "FAIRLEAD_NATS_MONITOR": server.monitor,
         "PYTHONPATH": str(packages[0].parent),
     }
@@ -100,6 +110,57 @@ def test_the_failure_of_one_ends_both_with_its_code(packages: list[Path], fresh_
         (packages[1] / "fail").touch()
         assert process.wait(30) == 70
     assert (packages[0] / "stopped").exists()
+
+
+def test_a_service_that_steps_down_is_built_again_in_the_same_process(
+    packages: list[Path], fresh_nats: NatsServer
+) -> None:
+    """It is then a standby: nothing need start it again, and what shares its process works on."""
+    with started(packages, fresh_nats) as process:
+        eventually(lambda: both_run(packages))
+        (packages[1] / "step-down").touch()
+        eventually(lambda: (packages[1] / "stepped-down").exists() and both_run(packages))
+        assert process.poll() is None and not (packages[0] / "stopped").exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_a_process_waits_for_its_bus_and_says_why(packages: list[Path], fresh_nats: NatsServer) -> None:
+    """Of several addresses one is dead, one is no nats-server, and one, given twice, is not up yet: a line for each, once for each
+    service. Once that one is up, it is used."""
+    fresh_nats.stop()
+    dead = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        Thread(target=_answer_in_http, args=(other,), daemon=True).start()
+        wrong = other.getsockname()[1]
+        others = f"nats://127.0.0.1:{dead},nats://127.0.0.1:{wrong},{fresh_nats.url},"
+        with started(packages, fresh_nats, others) as process:
+            assert process.stderr is not None
+            limit = Timer(60, process.kill)  # a cause that is not said must not hold the test
+            limit.start()
+            waits = (line for line in process.stderr if "waiting for the bus" in line)
+            lines = list(islice(waits, 6))
+            limit.cancel()
+            assert len(lines) == 6, lines
+            fresh_nats.start()
+            eventually(lambda: both_run(packages))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            lines.extend(line for line in process.stderr if "waiting for the bus" in line)
+    named = Counter(port for line in lines for port in (dead, wrong, fresh_nats.port) if f"127.0.0.1:{port}" in line)
+    assert set(named) == {dead, wrong, fresh_nats.port}
+    causes = [msgspec.json.decode(line) for line in lines]
+    told = Counter((each["service"], each["server"], each["reason"]) for each in causes)
+    assert set(told.values()) == {1}
+
+
+def _answer_in_http(other: socket.socket) -> None:
+    """What a web server says to whoever connects to it."""
+    with suppress(OSError):
+        while True:
+            connection, _ = other.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 @pytest.mark.parametrize("mark", ["raise", "raise-in-build"])

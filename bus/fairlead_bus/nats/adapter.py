@@ -160,10 +160,17 @@ _ack = msgspec.json.Decoder(_Ack)
 _got = msgspec.json.Decoder(_Got)
 
 
-async def connect(url: str, *, name: str = "fairlead", key: KeyPair | None = None) -> "NatsBus":
-    """Connect to one of the servers that `url` names and check its version. Raises Unavailable (also where it does not
-    know the key), ServerUnfit or BadSetting."""
+async def connect(
+    url: str,
+    *,
+    name: str = "fairlead",
+    key: KeyPair | None = None,
+    on_waiting: Callable[[str, str], None] | None = None,
+) -> "NatsBus":
+    """Connect to one of the servers that `url` names and check its version. Raises Unavailable (CredentialsRefused where no
+    server knows the key), ServerUnfit or BadSetting. `on_waiting`: called with a server and the cause, once for each cause."""
     bus = NatsBus(Link(url, name, key))
+    bus.link.on_waiting = on_waiting
     await bus.link.open()
     bus.check_version()
     return bus

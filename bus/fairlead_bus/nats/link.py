@@ -287,6 +287,10 @@ def _expire(answer: asyncio.Future[bytes], message: str) -> None:
         answer.set_exception(OutcomeUnknown(message))
 
 
+class CredentialsRefused(Unavailable):
+    """No server knows the key or token. Trying again needs another one, or a server with another list of users."""
+
+
 class NoSuchMessage(BusError):
     """The stream has no message under the subject that was asked for."""
 
@@ -309,6 +313,9 @@ class Link:
         self._denials = 0
         self.on_back: list[Callable[[], None]] = []
         self.on_drop: list[Callable[[], None]] = []
+        #: Called with each cause, once, for which `open` has no connection yet: the server and what is wrong with it.
+        self.on_waiting: Callable[[str, str], None] | None = None
+        self._causes: set[tuple[str, str]] = set()
         self._inbox = ""
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
@@ -334,7 +341,7 @@ class Link:
             await asyncio.wait({connecting, denied}, return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
                 await self.close()
-                raise Unavailable(f"{self._shown()} does not know {self._credentials()}")
+                raise CredentialsRefused(f"{self._shown()} does not know {self._credentials()}")
             await connecting
         finally:
             for task in (connecting, denied):
@@ -374,6 +381,8 @@ class Link:
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error).lower()
+        if not self._inbox:
+            self._tell_cause(str(error) or type(error).__name__)
         if "authorization violation" in text:
             self._denials += 1
             if self._denials >= len(self.addresses.urls):  # one of several may have an old list of users
@@ -389,6 +398,13 @@ class Link:
             self._refused(text)
         elif not isinstance(error, OSError):
             log.debug("bus error", reason=str(error) or type(error).__name__)
+
+    def _tell_cause(self, text: str) -> None:
+        pool = self.client._server_pool  # the server that was tried last is its end
+        cause = (pool[-1].uri.netloc if pool else self._shown(), text)
+        if self.on_waiting is not None and cause not in self._causes:
+            self._causes.add(cause)
+            self.on_waiting(*cause)
 
     async def _on_disconnect(self) -> None:
         self.client.forget_unwritten()

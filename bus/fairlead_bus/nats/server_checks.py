@@ -74,9 +74,10 @@ def parse_addresses(text: str) -> Addresses:
     if len(credentials) > 1:
         raise BadSetting("FAIRLEAD_NATS: expected one token for all servers of a cluster, found several")
     user, password = credentials.pop() if credentials else ("", None)
+    distinct = tuple(dict.fromkeys(urls))
     if password is None:
-        return Addresses(tuple(urls), token=user)
-    return Addresses(tuple(urls), user=user, password=password)
+        return Addresses(distinct, token=user)
+    return Addresses(distinct, user=user, password=password)
 
 
 def _shown(part: str) -> str:

@@ -14,6 +14,8 @@ import msgspec
 EXIT_DAMAGED = 70
 #: Exit code of a service whose commands are lost: start it again after a pause, the loss may have been accepted.
 EXIT_COMMANDS_LOST = 74
+#: Exit code of a part of a process whose place another process has taken: it becomes a standby.
+EXIT_STEPPED_DOWN = 75
 
 type ConditionCode = Literal[
     "log_damaged",

@@ -5,6 +5,7 @@ import time
 
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.log_time import skew_from
+from fairlead_bus.main import instance
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
@@ -24,5 +25,5 @@ async def build(bus: Bus) -> Service[PlacerCore]:
         sources=[CommandSource("placer", waits=True), reports],
         act=actor.act,
         skew_ns=skew_from(os.environ),
-        instance=os.environ.get("FAIRLEAD_INSTANCE", ""),
+        instance=instance(),
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import duckdb
 
+from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN
 from fairlead_telemetry.samples.day_files import (
     FOLDER,
     RAW,
@@ -25,7 +26,6 @@ from fairlead_telemetry.samples.day_files import (
     mismatch,
     read_manifest,
 )
-from fairlead_telemetry.service import EXIT_STEPPED_DOWN
 from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
 
 

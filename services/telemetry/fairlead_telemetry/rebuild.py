@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fairlead_schemas.units.quantities import progress_text
-from fairlead_telemetry.service import EXIT_STEPPED_DOWN
+from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN
 from fairlead_telemetry.usage.usage_store import refold
 from fairlead_telemetry.warehouse.database import FILE, whole_machine
 from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, WarehouseRefused

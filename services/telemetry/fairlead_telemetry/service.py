@@ -23,8 +23,9 @@ from fairlead_bus.input_source import CommandSource
 from fairlead_bus.log_time import skew_from
 from fairlead_bus.main import instance
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
+from fairlead_bus.service import Service
 from fairlead_schemas.units.timestamps import DAY_NS
+from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.idle.core import IdleCore
