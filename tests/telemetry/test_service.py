@@ -16,6 +16,7 @@ from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_telemetry import ingest
 from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.sql.query_pool import QueryPool
@@ -232,6 +233,7 @@ async def test_a_disk_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pyte
 
     with monkeypatch.context() as broken:
         broken.setattr(event_rows, "insert", fails)
+        broken.setattr(ingest, "LOG_INTERVAL_S", 0.2)
         assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S) == 1
     async with running(hub.connect(), tmp_path):
         await reaches(hub.connect(), 33)

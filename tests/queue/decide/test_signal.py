@@ -27,6 +27,17 @@ def test_a_signal_is_one_event_each_time_and_ends_nothing() -> None:
     assert world.of(job) == "succeeded"
 
 
+def test_a_placed_job_gets_a_signal_though_the_log_has_not_its_start_yet() -> None:
+    """Its program may have printed something that somebody answers with a signal."""
+    world = QueueWorld()
+    job = world.submit()
+    world.settle()
+    world.place(job)
+    assert world.of(job) == "placed"
+    sent = send(world, job)
+    assert sent == ev.JobSignalRequested(cause=sent.cause, job=job, attempt=1, signal="SIGUSR1", by="bob")
+
+
 @pytest.mark.parametrize("state", ["offered", "held", "stopping", "succeeded"])
 def test_a_signal_for_a_job_that_does_not_run_is_refused(state: str) -> None:
     """With its state; nothing is changed."""

@@ -192,7 +192,8 @@ def _signal(draft: QueueDraft, command: cmd.SignalJob, cause: str) -> ev.QueueEv
         return CommandRefusal("invalid", f"signal: {fault}")
     if isinstance(job, Array):
         return _conflict(f"job {job.id} is an array; send it to elements that run, such as {job.id}_{job.first}")
-    if state != "running" or job.end is not None:
+    # A placed job's program may run already, before its start is in the log; its agent signals what has begun.
+    if state not in ("placed", "running") or job.end is not None:
         return _conflict(
             f"job {job.id} is {state if job.end is None else 'ending'}; only a job that runs gets a signal"
         )
