@@ -20,7 +20,7 @@ from fairlead_replay.past.documents import PastDocuments
 from fairlead_replay.past.keyframe_writer import build
 from fairlead_replay.sim.world import Parts
 from fairlead_schemas.queries.past import PastQuestion
-from tests.gateway.standing import StandingGateway, paths_at
+from tests.gateway.standing import StandingGateway, furnished, paths_at
 from tests.replay.worlds import recorded
 
 SEEDS, MOMENTS = 200, 20
@@ -35,8 +35,8 @@ class Swept(NamedTuple):
     different: list[str]
 
 
-async def sweep(messages: list[Stored], seed: int, moments: int, directory: Path) -> Swept:
-    """Compare every route at random moments of one log."""
+async def sweep(messages: list[Stored], seed: int, moments: int, directory: Path, *, first: int = 1) -> Swept:
+    """Compare every route at random moments of one log, from the sequence `first` on."""
     chance, different, asked = random.Random(seed), list[str](), 0
     store = build(messages, directory, weight_max=WEIGHT)
     async with StandingGateway(messages) as now:
@@ -44,7 +44,7 @@ async def sweep(messages: list[Stored], seed: int, moments: int, directory: Path
         documents.gateway.past.clock = now.gateway.past.clock
         now.views.silent_s = lambda _node: 0
         for _ in range(moments):
-            sequence = chance.randint(1, len(messages))
+            sequence = chance.randint(first, len(messages))
             async with StandingGateway(messages[:sequence]) as then:
                 for path in paths_at(then.views):
                     expected = (await then.get(path)).content
@@ -67,7 +67,7 @@ def main(words: list[str]) -> int:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # the simulator's faults are loud
     began, asked, different = time.monotonic(), 0, list[str]()
     for seed in range(1, seeds + 1):
-        messages = recorded(seed, Parts())
+        messages = furnished(recorded(seed, Parts()), seed)
         with tempfile.TemporaryDirectory() as folder:
             swept = asyncio.run(sweep(messages, seed, moments, Path(folder)))
         asked += swept.asked

@@ -1,22 +1,24 @@
 """A gateway that stands at one sequence of a recorded log, and the routes whose answers it gives: what `at` must answer later."""
 
 import contextlib
+import random
 import re
 from collections.abc import Iterable, Mapping
 from typing import Self
 
 import httpx
 
-from fairlead_bus.log import Chain, LogHead
+from fairlead_bus.log import NO_HEAD, Chain, LogHead
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.views.fold import Views
+from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import CommitUndecodable, decode_commit
+from fairlead_schemas.wire.commit import VERSION, Commit, CommitUndecodable, commit_hash, decode_commit, encode_commit
 
-#: Routes with `at` that a gateway answers alone; {job}, {node}, {queue} and {rollout} stand for each one of the moment.
+#: Routes with `at` that a gateway answers alone; names in braces stand for each one of the moment.
 ROUTES = (
     "/v1/jobs?limit=1000",
     "/v1/jobs?limit=1000&elements=false&state=running,queued",
@@ -37,6 +39,12 @@ ROUTES = (
     "/v1/access",
     "/v1/groups",
     "/v1/prices",
+    "/v1/storage-classes",
+    "/v1/volumes",
+    "/v1/volumes/{volume}",
+    "/v1/datasets",
+    "/v1/datasets/{dataset}",
+    "/v1/tokens",
 )
 #: Jobs of a moment that are asked about: the oldest and the newest.
 JOBS_MAX = 6
@@ -59,6 +67,55 @@ def heads(messages: Iterable[Stored]) -> dict[str, LogHead]:
     return chain.heads
 
 
+def continued(begin: list[Stored], commits: Iterable[tuple[str, int, ev.Event]]) -> list[Stored]:
+    """Return a log and further commits of one event: (writer, ns after the newest time of the log so far, event)."""
+    known = heads(begin)
+    at_ns = max(decode_commit(stored.payload).at_ns for stored in begin)
+    found = list(begin)
+    for writer, after_ns, event in commits:
+        head, sequence = known.get(writer, NO_HEAD), len(found) + 1
+        commit = Commit(
+            v=VERSION,
+            writer=writer,
+            n=head.n + 1,
+            basis=sequence - 1,
+            at_ns=at_ns + after_ns,
+            cursors={},
+            prev=head.hash,
+            events=[event],
+        )
+        at_ns, payload = max(at_ns, commit.at_ns), encode_commit(commit)
+        known[writer] = LogHead(head.n + 1, commit_hash(payload), sequence)
+        found.append(Stored(sequence, subjects.log(writer), payload))
+    return found
+
+
+def furnished(begin: list[Stored], seed: int) -> list[Stored]:
+    """Return a log with what simulated worlds have not, appended: volumes and datasets that come and go, prices, a queue that goes. The
+    clocks of the writers cross.
+    """
+    chance = random.Random(seed)
+    work = ("storage", ev.StorageClassSet(cause="clock", name="fast", backend="xfs-project", user_bytes_max=2**40))
+    found: list[tuple[str, ev.Event]] = [work, ("queue", ev.QueueConfigured(cause="clock", path="furnished"))]
+    for n in range(12):
+        owner = chance.choice(("user:ann", "project:llm", "queue:furnished"))
+        name, version = f"v{n}", f"d{n % 3}@{n // 3 + 1}"
+        bytes_ = 2**30 * chance.randint(1, 9)
+        price = ev.PriceSet(cause="clock", model=f"m{n % 2}", micro=bytes_, currency="EUR", from_ns=n * 10**15)
+        made = ev.VolumeCreated(cause="clock", volume=name, owner=owner, storage_class="fast", quota_bytes=bytes_)
+        added = ev.DatasetAdded(
+            cause="clock", dataset=version, owner="user:ann", digest="0" * 64, size_bytes=bytes_, files=n
+        )
+        found += [("queue", price), ("storage", made), ("storage", added)]
+        found.append(("storage", ev.VolumeResized(cause="clock", volume=name, quota_bytes=bytes_ + 1)))
+        if chance.random() < 0.4:
+            found.append(("storage", ev.VolumeDeleted(cause="clock", volume=name)))
+        if chance.random() < 0.4:
+            found.append(("storage", ev.DatasetRetired(cause="clock", dataset=version)))
+    found.append(("queue", ev.QueueRemoved(cause="clock", path="furnished")))
+    return continued(begin, [(writer, chance.randint(-(10**8), 10**9), event) for writer, event in found])
+
+
 def paths_at(views: Views) -> list[str]:
     """Return every route with what there was at the moment of some views."""
     jobs = [*views.jobs.rows]
@@ -67,6 +124,8 @@ def paths_at(views: Views) -> list[str]:
         "node": [*views.nodes.rows],
         "queue": [row.path for row in views.queues.existing()],
         "rollout": [*views.plans.rollouts],
+        "volume": [*views.storage.volumes],
+        "dataset": [*views.storage.datasets],
     }
     found: list[str] = []
     for path in ROUTES:

@@ -864,7 +864,7 @@ COMMIT = Commit(
 ASKS = [
     explainer.AskWhy(job="812", at=4711),
     explainer.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
-    explainer.AskDefrag(pool="a100"),
+    explainer.AskDefrag(pool="a100", at=4711, now_ns=1_790_000_000_000_000_000),
     explainer.AskPacking(pool="a100", at=4711, away=("n7",)),
     explainer.AskQueues(at=4711),
 ]

@@ -26,16 +26,16 @@ VERSION_HEADER = "X-Fairlead-Version"
 #: Header with sequence and time of an answer about the past.
 AT_HEADER = "X-Fairlead-At"
 AT_HINT = (
-    "--at and FAIRLEAD_AT are for verbs that read the cluster's state: jobs, show, why, nodes, queues, packing, idle, rollout, \
-maintenance, breaker, access, prices"
+    "--at and FAIRLEAD_AT are for verbs that read the cluster's state: jobs, show, why, nodes, queues, packing, defrag, idle, \
+rollout, maintenance, breaker, access, prices, usage, tokens, volumes, datasets"
 )
 AT_SQL_HINT = "fairlead sql \"SELECT … FROM events WHERE time <= '2026-11-24 03:12'\": the tables jobs, runs and allocations have the times of each row"
 #: Paths whose answers a client needs in any case, and that do not depend on the moment.
 TIMELESS = frozenset({"/v1/whoami"})
 #: Paths that take `at`.
 _PAST = re.compile(
-    r"/v1/(jobs(/[^/]+(/why)?)?|nodes(/[^/]+)?|queues(/.+)?|pools(/[^/]+/packing)?|cluster|map|prices|idle|rollouts(/[^/]+)?|maintenance|breaker"
-    r"|access(/why)?|groups|commands/[^/]+)"
+    r"/v1/(jobs(/[^/]+(/why)?)?|nodes(/[^/]+)?|queues(/.+)?|pools(/[^/]+/(packing|defrag))?|cluster|map|prices|idle|rollouts(/[^/]+)?|maintenance|breaker"
+    r"|access(/why)?|groups|commands/[^/]+|usage|use|tokens|storage-classes|volumes(/[^/]+)?|datasets(/[^/]+)?)"
 )
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 #: Characters that a path may contain as they are (RFC 3986, 3.3); a percent sign begins what is quoted already.

@@ -117,7 +117,7 @@ class Explainer:
             ask = decode_ask(message.payload)
         except msgspec.MsgspecError as error:
             return _no_answer("invalid", str(error))
-        if isinstance(ask, AskWhy | AskPacking | AskQueues) and ask.at < 0:
+        if isinstance(ask, AskWhy | AskDefrag | AskPacking | AskQueues) and ask.at < 0:
             return _no_answer("invalid", f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
             return _no_answer("invalid", f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
@@ -213,8 +213,9 @@ class Explainer:
                 fold = await self._folds.at(ask.at, deadline)
                 return ExplainerAnswer(sequence=fold.sequence, queues=standings(fold.core.state))
             case AskDefrag():
-                placer = await self._placers.at(0, deadline)
-                return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
+                placer = await self._placers.at(ask.at, deadline)
+                now_ns = ask.now_ns or self._clock()
+                return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, now_ns)
             case AskPacking():
                 placer = await self._placers.at(ask.at, deadline)
                 away = frozenset(ask.away)

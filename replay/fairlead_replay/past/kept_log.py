@@ -28,11 +28,13 @@ from fairlead_schemas.wire.commit import CommitUndecodable, decode_commit
 
 #: POSTs that change nothing.
 READING = ("/v1/sql", "/v1/jobs:dryrun")
+#: Paths that the warehouse answers.
+STORED = ("/v1/sql", "/v1/usage", "/v1/use")
 WAREHOUSE_S, LOOK_S = 120.0, 0.02
 
 
 class StandingCluster:
-    """Gateway and explainer over a log in memory; the warehouse is filled when SQL is asked first."""
+    """Gateway and explainer over a log in memory; the warehouse is filled when it is asked first."""
 
     def __init__(self, messages: Iterable[Stored]) -> None:
         """Raises LogDamaged."""
@@ -69,7 +71,7 @@ class StandingCluster:
         if not self._tasks:
             self._tasks.append(asyncio.create_task(self._explainer.run()))
             await asyncio.sleep(0)
-        if request.url.path == "/v1/sql" or self._folder is not None:
+        if request.url.path in STORED or self._folder is not None:
             await self._fill()
         transport = httpx.ASGITransport(self._gateway.app, raise_app_exceptions=False)
         found = await transport.handle_async_request(request)

@@ -97,6 +97,10 @@ class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
     """Question for the runs of the pool that would be moved so that big jobs start."""
 
     pool: str
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
+    #: Unix ns that count as now; 0: the clock of who answers.
+    now_ns: int = 0
 
 
 class AskPacking(_Words, frozen=True, kw_only=True, tag=True):

@@ -190,6 +190,8 @@ class JobUseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     caller: QueryCaller
     jobs: Annotated[list[str], msgspec.Meta(max_length=JOBS_MAX)]
+    #: The log sequence to answer for, by the samples up to its time; 0: now.
+    at: int = 0
 
 
 class JobUse(msgspec.Struct, kw_only=True):

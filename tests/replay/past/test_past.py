@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_replay.past import documents, keyframe_writer, service
@@ -15,9 +14,9 @@ from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.wire.commit import decode_commit
 from tests.gateway.access.signed_world import SignedWorld
-from tests.gateway.standing import StandingGateway, heads, paths_at
+from tests.gateway.standing import StandingGateway, continued, paths_at
 from tests.gateway.world import gpus
 from tests.kit.eventually import eventually_async
 from tests.replay.past.beside_gateway import running
@@ -207,7 +206,9 @@ async def test_keyframes_of_an_end_that_was_cut_off(messages: list[Stored], tmp_
     """A restored backup goes on with another history under the same first commit: what was kept of the old one is never shown."""
     keyframe_writer.build(messages, tmp_path, weight_max=250)
     cut = 80
-    log = [*messages[:cut], *_other_end(messages[:cut], len(messages))]
+    more = range(cut + 1, len(messages) + 1)
+    events = [ev.QueueConfigured(cause="clock", path=f"other{sequence}") for sequence in more]
+    log = continued(messages[:cut], [("queue", 1, event) for event in events])
     async with StandingGateway(log) as now, running(now, tmp_path) as process:
         assert process.live.views.snapshot() == now.views.snapshot()
         for sequence in (cut + 40, 60, *(int(path.stem) for path in _keyframes(tmp_path))):
@@ -219,30 +220,6 @@ async def test_keyframes_of_an_end_that_was_cut_off(messages: list[Stored], tmp_
 
 def _keyframes(directory: Path) -> list[Path]:
     return sorted(directory.rglob("*.keyframe"))
-
-
-def _other_end(begin: list[Stored], length: int) -> list[Stored]:
-    """Commits that follow the begin of a log with another history."""
-    known = heads(begin)
-    at_ns = max(decode_commit(stored.payload).at_ns for stored in begin)
-    found: list[Stored] = []
-    for sequence in range(len(begin) + 1, length + 1):
-        head = known.get("queue", NO_HEAD)
-        event = ev.QueueConfigured(cause="clock", path=f"other{sequence}")
-        commit = Commit(
-            v=VERSION,
-            writer="queue",
-            n=head.n + 1,
-            basis=sequence - 1,
-            at_ns=at_ns + sequence,
-            cursors={},
-            prev=head.hash,
-            events=[event],
-        )
-        payload = encode_commit(commit)
-        known["queue"] = LogHead(head.n + 1, commit_hash(payload), sequence)
-        found.append(Stored(sequence, subjects.log("queue"), payload))
-    return found
 
 
 async def test_only_reads_can_be_asked(messages: list[Stored], tmp_path: Path) -> None:

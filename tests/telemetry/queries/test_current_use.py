@@ -15,6 +15,7 @@ from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, column
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.queries.current_use import CurrentUseQueries, HeldDevices, NewestBatches
+from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted
@@ -139,8 +140,9 @@ class Asked:
         )
         self._using = CurrentUseQueries(self.warehouse, self.ingest, newest, lambda: NOW_NS)
 
-    async def ask(self, *jobs: str, caller: QueryCaller = ANONYMOUS_ADMIN) -> JobUses:
-        return msgspec.json.decode(await self.raw(msgspec.json.encode({"caller": caller, "jobs": jobs})), type=JobUses)
+    async def ask(self, *jobs: str, caller: QueryCaller = ANONYMOUS_ADMIN, at: int = 0) -> JobUses:
+        request = msgspec.json.encode({"caller": caller, "jobs": jobs, "at": at})
+        return msgspec.json.decode(await self.raw(request), type=JobUses)
 
     async def raw(self, request: bytes) -> bytes:
         return await self._using.ask(request)
@@ -184,3 +186,36 @@ async def test_many_at_once(asked: Asked) -> None:
     """Each has its own answer."""
     found = await asyncio.gather(*(asked.ask(job) for job in ("1", "2") * 5))
     assert [one.items[0].job for one in found] == ["1", "2"] * 5
+
+
+def sample(asked: Asked, *batches: SampleBatch) -> None:
+    """Store samples in the warehouse."""
+    asked.warehouse.store(
+        [], asked.warehouse.cursor.heads, "a log", SampleIntake([columns_of(b) for b in batches], [], {})
+    )
+
+
+async def test_a_past_moment_is_answered_from_stored_samples(asked: Asked) -> None:
+    """By what ran then and the newest batch up to then: as now, if a batch of then were the newest one."""
+    sampled = [
+        batch(*(GpuSample(uuid=f"GPU-n1-{g}", run=run, utilization_pct=pct, memory_used_mib=1, power_mw=100) for g, run in
+               enumerate(("1.1", "1.1", "2.1", "4.1"))), at_ns=START_NS + at_ns, n=n)
+        for n, (at_ns, pct) in enumerate(((10**9 // 2, 10), (10**9, 40), (3 * 10**9, 90)))
+    ]  # fmt: skip
+    sample(asked, *sampled)
+    ended = asked.warehouse.cursor.sequence
+    while_4_ran = ended - 1
+    found = [await asked.ask("4", "1", at=at) for at in (while_4_ran, ended, 1)]
+    assert [each.sequence for each in found] == [while_4_ran, ended, 1]
+    assert [[use.job for use in each.items] for each in found] == [["4", "1"], ["1"], []]
+    four, one = found[0].items
+    assert (four.utilization_pct, four.measured, four.power_mw) == (40.0, 1, 100)
+    assert (one.utilization_pct, one.at_ns, one.gpus) == (40.0, START_NS + 10**9, 2)
+    assert found[1].items[0].at_ns == START_NS + 10**9, "a batch that came later is not shown"
+
+
+async def test_of_a_past_without_samples_nothing_is_known(asked: Asked) -> None:
+    """Dropped, or older than what counts as present: what was held is still said."""
+    sample(asked, batch(gpu(0), at_ns=START_NS + 10**9 - UNSEEN_NS - 10**9))
+    [use] = (await asked.ask("2", at=asked.warehouse.cursor.sequence)).items
+    assert of(use) == (1, 0, None, None, None)

@@ -29,7 +29,7 @@ def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_pa
     assert february and january
     bill = usage.statement(february, by, prices)
     later_ns = usage.as_of_ns + 30 * 60 * 10**9
-    told = usage.statement(february, by, prices, later_ns)
+    told = usage.statement(february, by, prices, usage.newest(later_ns))
     assert told.estimate is not None
     assert msgspec.structs.replace(told, estimate=None) == bill
     # Job 4 holds one GPU and is the only one that runs.
@@ -37,10 +37,10 @@ def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_pa
     assert (told.estimate.at_ns, told.estimate.gpu_hours) == (later_ns, 4.5)
     assert sum(line.charged for line in told.estimate.lines) == told.estimate.charged
 
-    behind = usage.statement(february, by, prices, 1).estimate
+    behind = usage.statement(february, by, prices, usage.newest(1)).estimate
     assert behind is not None
     assert (behind.at_ns, behind.charged, behind.totals) == (bill.as_of_ns, bill.charged, bill.totals)
-    assert usage.statement(january, by, prices, later_ns).estimate is None
+    assert usage.statement(january, by, prices, usage.newest(later_ns)).estimate is None
 
     at_later = winter()
     at_later.at(31 * DAY + 5 * HOUR + 30 * 60, joined("n4"))
@@ -62,7 +62,7 @@ def test_an_estimate_is_never_before_the_log(tmp_path: Path) -> None:
     warehouse = warehouse_of(tmp_path, of_story(story))
     usage, month = caught_up(warehouse), month_named("2026-02")
     assert month
-    told = usage.statement(month, "user", read_prices(PRICES), 1)
+    told = usage.statement(month, "user", read_prices(PRICES), usage.newest(1))
     assert told.estimate is not None
     assert told.estimate.at_ns == warehouse.cursor.at_ns == told.as_of_ns + 2 * HOUR * 10**9
     assert told.estimate.charged == told.charged + 2 * HOUR * 10**12

@@ -19,7 +19,9 @@ from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes import grammar
+from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.router import Router, listed, on_job
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import TelemetryFault, ask_telemetry
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.queries.telemetry import (
@@ -118,21 +120,22 @@ Jobs = Annotated[
 ]
 
 
-def current_use_routes(views: Views, bus: Bus) -> Router:
+def current_use_routes(views: Views, bus: Bus, past: HistoricalViews) -> Router:
     """Return the one route."""
     router = Router()
 
     @router.read(
         "/v1/use",
-        "Current use of running jobs' GPUs, by the newest samples; null where unknown",
+        "Use of running jobs' GPUs, by the newest samples, now or at a past moment; null where unknown",
         JobUses,
         right=listed("job:read"),
+        by_sequence=True,
     )
-    async def get_use(request: Request, jobs: Jobs) -> Response:
-        sight = Sight(views, caller_of(request))
+    async def get_use(request: Request, jobs: Jobs, at: At = "") -> Response:
+        sight, then = Sight(views, caller_of(request)), await past.place(at)
         seen = [job for job in _ids(jobs) if sight.job_id(job)]
-        asked = encode(JobUseRequest(caller=ANONYMOUS_ADMIN, jobs=seen))
-        return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "use", asked, TIMEOUT_S)))
+        asked = encode(JobUseRequest(caller=ANONYMOUS_ADMIN, jobs=seen, at=then.sequence))
+        return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "use", asked, TIMEOUT_S)), headers=then.headers)
 
     return router
 
@@ -175,18 +178,20 @@ def _day_or_moment(name: str, text: str) -> int:
         raise bad_field(name, f'expected a day such as "2026-11-02", found "{text}"') from None
 
 
-def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
+def usage_routes(views: Views, bus: Bus, accounts: Accounts, past: HistoricalViews) -> Router:
     """Return the one route."""
     router = Router()
 
     @router.read(
         "/v1/usage",
-        "Who had how many GPU-hours of which model in a month, or between two times, and what they cost",
+        "Who had how many GPU-hours of which model in a month, or between two times, and what they cost; as known now or at a past "
+        "moment",
         UsageStatement,
         right=listed("job:read"),
+        by_sequence=True,
     )
     async def get_usage(
-        request: Request, month: Month = "", by: By = "user", begin: Since = "", to: Before = ""
+        request: Request, month: Month = "", by: By = "user", begin: Since = "", to: Before = "", at: At = ""
     ) -> Response:
         if by not in BYS:
             raise bad_field("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
@@ -195,16 +200,18 @@ def usage_routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         if to and not begin:
             raise bad_field("from", "expected a begin with the end")
         times = {"from_ns": _day_or_moment("from", begin), "to_ns": _day_or_moment("to", to)}
+        then = await past.place(at)
+        times["at"] = then.sequence
         asked = encode({"month": month[:80], "by": by} | {name: ns for name, ns in times.items() if ns})
         try:
             answer = await ask_telemetry(bus, "usage", asked)
             sight = Sight(views, caller_of(request))
             if sight.all_jobs and (by != "user" or sight.caller.is_open):
-                return JsonResponse(msgspec.Raw(answer))
+                return JsonResponse(msgspec.Raw(answer), headers=then.headers)
             shown = shown_statement(sight, answer, by)
             for line in shown.lines if by == "user" else ():
                 line.name = await accounts.people.name_of(line.key)
-            return JsonResponse(shown)
+            return JsonResponse(shown, headers=then.headers)
         except TelemetryFault as fault:
             if fault.code == "bad_request":
                 name, _, rest = fault.detail.partition(": ")

@@ -39,7 +39,7 @@ def routes(views: Views, past: HistoricalViews, queue: CommandPublisher, waiter:
         shown = Sight(views, caller_of(request)).is_whole
         seen = {f"{row.model} {row.from_ns:020}": row for row in then.views.prices.rows.values()}
         rows, token = page_by_name(seen, limit, next, then)
-        items = [_document(views, row, shown=shown) for row in rows]
+        items = [_document(then.views, row, shown=shown) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
     @router.command(

@@ -311,14 +311,16 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
 
     @router.read(
         "/v1/pools/{pool}/defrag",
-        "Which runs would be moved so that big jobs start; nothing is done",
+        "Which runs would be moved so that big jobs start, now or at a past moment; nothing is done",
         Defrag,
         right=on_pool("node:read"),
     )
-    async def get_pool_defrag(pool: str, request: Request) -> Response:
-        found = (await ask(request, live, pool, AskDefrag(pool=pool))).defrag
+    async def get_pool_defrag(pool: str, request: Request, at: At = "") -> Response:
+        seen = await past.moment(at)
+        question = AskDefrag(pool=pool, at=seen.of_past, now_ns=seen.now_ns if seen.is_past else 0)
+        found = (await ask(request, seen.views, pool, question)).defrag
         assert found is not None, "an answer without an error has what was asked for"
-        return JsonResponse(shown_defrag(Sight(live, caller_of(request)), found))
+        return JsonResponse(shown_defrag(Sight(live, caller_of(request), seen.views), found), headers=seen.headers)
 
     @router.read(
         "/v1/pools/{pool}/packing",

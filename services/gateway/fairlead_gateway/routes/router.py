@@ -134,6 +134,8 @@ class Router(APIRouter):
         self.published: dict[str, Any] = {}
         #: {(method, path): route}
         self.fast_routes: dict[tuple[str, str], FastRoute] = {}
+        #: Handlers whose moments the gateway names to another service by their sequence alone: they need no views of the past.
+        self.by_sequence: set[Callable[..., Any]] = set()
         #: {handler: the right that its route needs}
         self.rights: dict[Callable[..., Any], Right] = {}
         #: {number of routes: starts of their paths; none where one starts with a parameter}
@@ -183,10 +185,19 @@ class Router(APIRouter):
         """Return the description of a JSON body."""
         return {"requestBody": {"required": required, "content": json_content(self.ref(kind))}}
 
-    def read(self, path: str, summary: str, *answers: Any, right: Right, **more: Any) -> Any:
-        """Decorate a route that reads. `more`: further arguments of FastAPI's."""
+    def read(self, path: str, summary: str, *answers: Any, right: Right, by_sequence: bool = False, **more: Any) -> Any:
+        """Decorate a route that reads. `by_sequence`: its moments are not asked of the process for the past. `more`: further arguments
+        of FastAPI's.
+        """
         more.setdefault("responses", self.answers(*answers))
-        return self.guarded(right, self.get(path, summary=summary, openapi_extra=extra_of(right), **more))
+        decorate = self.guarded(right, self.get(path, summary=summary, openapi_extra=extra_of(right), **more))
+
+        def note(handler: Callable[..., Any]) -> Callable[..., Any]:
+            if by_sequence:
+                self.by_sequence.add(handler)
+            return decorate(handler)
+
+        return note
 
     def command(
         self,

@@ -19,9 +19,10 @@ from fairlead_gateway.access.targets import owner_target, volume_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_request
-from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.request_bodies import EmptyRequest
 from fairlead_gateway.routes.router import Router, in_body, json_content, listed, on_cluster, on_volume
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_gateway.views.storage import StorageClassRow, StoredRow
@@ -93,9 +94,16 @@ class StorageRoutes:
     """Checks of requests, and the commands that they become."""
 
     def __init__(
-        self, views: Views, gate: CommandPublisher, waiter: ResultWaiter, accounts: Accounts, pieces: PieceStore
+        self,
+        views: Views,
+        past: HistoricalViews,
+        gate: CommandPublisher,
+        waiter: ResultWaiter,
+        accounts: Accounts,
+        pieces: PieceStore,
     ) -> None:
         self.views = views
+        self.past = past
         self.accounts = accounts
         self.pieces = pieces
         self._gate = gate
@@ -142,33 +150,36 @@ class StorageRoutes:
         )
         raise bad_field("class", words)
 
-    def seen(self, caller: Caller, rows: Iterable[StoredRow]) -> dict[str, StoredRow]:
-        """Return the rows that the caller may read, by name."""
+    def seen(self, caller: Caller, rows: Iterable[StoredRow], then: Views) -> dict[str, StoredRow]:
+        """Return the rows that the caller may read, by name. `then`: views that the rows are of. What is gone by now is judged as it
+        was then, by the rights of now.
+        """
         found: dict[str, bool] = {}
-        return {row.name: row for row in rows if self._may_read(caller, row.name.partition("@")[0], found)}
+        return {row.name: row for row in rows if self._may_read(caller, row.name.partition("@")[0], then, found)}
 
-    def _may_read(self, caller: Caller, name: str, found: dict[str, bool]) -> bool:
+    def _may_read(self, caller: Caller, name: str, then: Views, found: dict[str, bool]) -> bool:
         if name not in found:
-            target = volume_target(self.views, name)
+            target = volume_target(self.views, name) or volume_target(then, name)
             found[name] = target is not None and caller.may("volume:read", target)
         return found[name]
 
     # ------------------------------------------------------------------------------- documents
 
-    def class_document(self, row: StorageClassRow) -> doc.StorageClassInfo:
-        """Return the document of a class."""
+    def class_document(self, row: StorageClassRow, then: Views | None = None) -> doc.StorageClassInfo:
+        """Return the document of a class. `then`: views of a past moment that it is of."""
         return doc.StorageClassInfo(
             name=row.name,
             backend=row.backend,
             quota=ENFORCEMENT[row.backend],
             volume_bytes_max=row.volume_bytes_max or None,
             user_bytes_max=row.user_bytes_max,
-            sequence=self.views.sequence,
+            sequence=(then or self.views).sequence,
         )
 
-    def volume_document(self, caller: Caller, name: str) -> doc.VolumeInfo:
-        """Return the document of a volume. Raise HttpError (404)."""
-        row, target = self.views.storage.volumes.get(name), volume_target(self.views, name)
+    def volume_document(self, caller: Caller, name: str, then: Views | None = None) -> doc.VolumeInfo:
+        """Return the document of a volume, as of `then` if it is given; `may` has the rights of now. Raise HttpError (404)."""
+        views = then or self.views
+        row, target = views.storage.volumes.get(name), volume_target(self.views, name) or volume_target(views, name)
         if row is None or target is None:
             raise not_found("volume", name[:80], hint="GET /v1/volumes lists them")
         return doc.VolumeInfo(
@@ -176,23 +187,23 @@ class StorageRoutes:
             owner=row.owner or "cluster",
             owner_name=self._owner_name(row.owner),
             storage_class=row.storage_class,
-            quota=ENFORCEMENT[self.views.storage.classes[row.storage_class].backend],
+            quota=ENFORCEMENT[views.storage.classes[row.storage_class].backend],
             quota_bytes=row.quota_bytes,
             created_at=rfc3339(row.at_ns),
             created_by=self.views.name_of(row.by),
             may=[verb for verb in VOLUME_VERBS if caller.may(verb, target)],
-            sequence=self.views.sequence,
+            sequence=views.sequence,
         )
 
-    def dataset_row(self, dataset: str) -> StoredRow:
-        """Return a version of a dataset. Raise HttpError (404)."""
-        row = self.views.storage.datasets.get(dataset)
+    def dataset_row(self, dataset: str, then: Views | None = None) -> StoredRow:
+        """Return a version of a dataset, as of `then` if it is given. Raise HttpError (404)."""
+        row = (then or self.views).storage.datasets.get(dataset)
         if row is None:
             raise not_found("dataset", dataset[:80], hint="GET /v1/datasets lists them")
         return row
 
-    def dataset_document(self, row: StoredRow) -> doc.DatasetInfo:
-        """Return the document of a version of a dataset."""
+    def dataset_document(self, row: StoredRow, then: Views | None = None) -> doc.DatasetInfo:
+        """Return the document of a version of a dataset. `then`: views of a past moment that it is of."""
         name, version = parse_dataset(row.name)
         return doc.DatasetInfo(
             id=row.name,
@@ -206,7 +217,7 @@ class StorageRoutes:
             retired=row.retired,
             added_at=rfc3339(row.at_ns),
             added_by=self.views.name_of(row.by),
-            sequence=self.views.sequence,
+            sequence=(then or self.views).sequence,
         )
 
     def _owner_name(self, owner: str) -> str:
@@ -231,14 +242,15 @@ def _add_classes(router: Router, storage: StorageRoutes) -> None:
 
     @router.read(
         "/v1/storage-classes",
-        "List classes of storage",
+        "List classes of storage, now or at a past moment",
         Page[doc.StorageClassInfo],
         right=listed("volume:read"),
     )
-    async def list_storage_classes(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name(views.storage.classes, limit, next)
-        items = [storage.class_document(row) for row in rows]
-        return JsonResponse(Page(items=items, next=token, sequence=views.sequence))
+    async def list_storage_classes(limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        then = await page_at(storage.past, at, next)
+        rows, token = page_by_name(then.views.storage.classes, limit, next, then)
+        items = [storage.class_document(row, then.views) for row in rows]
+        return JsonResponse(Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
     @router.command(
         "PUT",
@@ -276,12 +288,15 @@ def _add_classes(router: Router, storage: StorageRoutes) -> None:
 def _add_volumes(router: Router, storage: StorageRoutes) -> None:
     views = storage.views
 
-    @router.read("/v1/volumes", "List volumes", Page[doc.VolumeInfo], right=listed("volume:read"))
-    async def list_volumes(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        caller = caller_of(request)
-        rows, token = page_by_name(storage.seen(caller, views.storage.volumes.values()), limit, next)
-        items = [storage.volume_document(caller, row.name) for row in rows]
-        return JsonResponse(Page(items=items, next=token, sequence=views.sequence))
+    @router.read(
+        "/v1/volumes", "List volumes, now or at a past moment", Page[doc.VolumeInfo], right=listed("volume:read")
+    )
+    async def list_volumes(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        caller, then = caller_of(request), await page_at(storage.past, at, next)
+        known = storage.seen(caller, then.views.storage.volumes.values(), then.views)
+        rows, token = page_by_name(known, limit, next, then)
+        items = [storage.volume_document(caller, row.name, then.views) for row in rows]
+        return JsonResponse(Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
     @router.command(
         "POST",
@@ -305,9 +320,16 @@ def _add_volumes(router: Router, storage: StorageRoutes) -> None:
         )
         return JsonResponse(storage.volume_document(head.caller, wanted.name))
 
-    @router.read("/v1/volumes/{volume}", "One volume", doc.VolumeInfo, right=on_volume("volume:read"))
-    async def get_volume(volume: str, request: Request) -> Response:
-        return JsonResponse(storage.volume_document(caller_of(request), volume))
+    @router.read(
+        "/v1/volumes/{volume}",
+        "One volume, now or at a past moment",
+        doc.VolumeInfo,
+        right=on_volume("volume:read"),
+    )
+    async def get_volume(volume: str, request: Request, at: At = "") -> Response:
+        then = await storage.past.moment(at)
+        document = storage.volume_document(caller_of(request), volume, then.views)
+        return JsonResponse(document, headers=then.headers)
 
     @router.command(
         "PATCH",
@@ -338,13 +360,18 @@ def _add_volumes(router: Router, storage: StorageRoutes) -> None:
 
 
 def _add_datasets(router: Router, storage: StorageRoutes) -> None:
-    views = storage.views
-
-    @router.read("/v1/datasets", "List versions of datasets", Page[doc.DatasetInfo], right=listed("volume:read"))
-    async def list_datasets(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name(storage.seen(caller_of(request), views.storage.datasets.values()), limit, next)
-        items = [storage.dataset_document(row) for row in rows]
-        return JsonResponse(Page(items=items, next=token, sequence=views.sequence))
+    @router.read(
+        "/v1/datasets",
+        "List versions of datasets, now or at a past moment",
+        Page[doc.DatasetInfo],
+        right=listed("volume:read"),
+    )
+    async def list_datasets(request: Request, limit: AnyLimit = None, next: Continue = "", at: At = "") -> Response:
+        then = await page_at(storage.past, at, next)
+        known = storage.seen(caller_of(request), then.views.storage.datasets.values(), then.views)
+        rows, token = page_by_name(known, limit, next, then)
+        items = [storage.dataset_document(row, then.views) for row in rows]
+        return JsonResponse(Page(items=items, next=token, sequence=then.views.sequence), headers=then.headers)
 
     @router.command(
         "POST",
@@ -375,12 +402,14 @@ def _add_datasets(router: Router, storage: StorageRoutes) -> None:
 
     @router.read(
         "/v1/datasets/{dataset}",
-        "One version of a dataset",
+        "One version of a dataset, now or at a past moment",
         doc.DatasetInfo,
         right=on_volume("volume:read", "dataset"),
     )
-    async def get_dataset(dataset: str) -> Response:
-        return JsonResponse(storage.dataset_document(storage.dataset_row(dataset)))
+    async def get_dataset(dataset: str, at: At = "") -> Response:
+        then = await storage.past.moment(at)
+        document = storage.dataset_document(storage.dataset_row(dataset, then.views), then.views)
+        return JsonResponse(document, headers=then.headers)
 
     @router.command(
         "POST",

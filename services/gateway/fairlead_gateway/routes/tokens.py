@@ -14,9 +14,10 @@ from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
 from fairlead_gateway.routes.access import require_sign_on
 from fairlead_gateway.routes.account_bodies import TokenRequest, require_text
-from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, At, Continue, page_at, page_by_name
 from fairlead_gateway.routes.request_bodies import duration
 from fairlead_gateway.routes.router import SIGNED_IN, Router
+from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.fold import Views
 from fairlead_rights.state import Token
 from fairlead_schemas.http import accounts as doc
@@ -32,10 +33,10 @@ NO_STORE = {"cache-control": "no-store"}
 type Clock = Callable[[], int]
 
 
-def routes(views: Views, accounts: Accounts, clock: Clock = time.time_ns) -> Router:
+def routes(views: Views, accounts: Accounts, past: HistoricalViews, clock: Clock = time.time_ns) -> Router:
     """Return the routes."""
     router = Router()
-    _add_list(router, views, accounts)
+    _add_list(router, accounts, past)
     _add_changes(router, views, accounts, clock)
     return router
 
@@ -55,29 +56,40 @@ async def require_fresh(views: Views, accounts: Accounts, caller: Caller, clock:
         raise HttpError(403, "sign_in_again", detail, hint="fairlead login")
 
 
-def _add_list(router: Router, views: Views, accounts: Accounts) -> None:
+def _add_list(router: Router, accounts: Accounts, past: HistoricalViews) -> None:
     @router.read(
-        "/v1/tokens", "List tokens in force, one's own or those of another", Page[doc.TokenInfo], right=SIGNED_IN
+        "/v1/tokens",
+        "List tokens in force, one's own or those of another; now or at a past moment, then without their names",
+        Page[doc.TokenInfo],
+        right=SIGNED_IN,
     )
     async def list_tokens(
         request: Request,
         of: Annotated[str, Query(description="Login name or id; needs rights:grant on the cluster.")] = "",
         limit: AnyLimit = None,
         next: Continue = "",
+        at: At = "",
     ) -> Response:
-        caller = caller_of(request)
+        caller, then = caller_of(request), await page_at(past, at, next)
         principal = await accounts.people.resolve(of) if of else caller.principal
         if principal != caller.principal:
             caller.require("rights:grant", CLUSTER)
-        tokens = {token: views.access.tokens[token] for token in views.access.tokens_of.get(principal, ())}
-        shown, following = page_by_name(tokens, limit, next)
-        notes = await accounts.credentials.notes("token", [token.id for token in shown])
-        items = [await _document(accounts, token, notes.get(token.id, CredentialNote())) for token in shown]
-        return JsonResponse(Page(items=items, next=following, sequence=views.sequence))
+        rights = then.views.access
+        tokens = {token: rights.tokens[token] for token in rights.tokens_of.get(principal, ())}
+        shown, following = page_by_name(tokens, limit, next, then)
+        items = [_document(token, CredentialNote(), 0) for token in shown]
+        if not then.is_past:  # names and uses of tokens are not in the log: of the past there is what the log has
+            notes = await accounts.credentials.notes("token", [token.id for token in shown])
+            items = [
+                _document(
+                    token, notes.get(token.id, CredentialNote()), await accounts.credentials.last_use_ns(token.id)
+                )
+                for token in shown
+            ]
+        return JsonResponse(Page(items=items, next=following, sequence=then.views.sequence), headers=then.headers)
 
 
-async def _document(accounts: Accounts, token: Token, note: CredentialNote) -> doc.TokenInfo:
-    used_ns = await accounts.credentials.last_use_ns(token.id)
+def _document(token: Token, note: CredentialNote, used_ns: int) -> doc.TokenInfo:
     return doc.TokenInfo(
         id=token.id,
         name=note.name,

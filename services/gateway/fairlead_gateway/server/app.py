@@ -62,6 +62,7 @@ def build_app(
     routers.append(_own_routes(folding, numbers, readiness))
     routers.append(install(app, routers, is_open=guard.callers.is_open))
     rights = rights_of(routers)
+    by_sequence = {handler for router in routers for handler in router.by_sequence}
 
     parameters: dict[Callable[..., Any], list[str]] = {}
 
@@ -72,7 +73,7 @@ def build_app(
         await guard.admit(rights[request.scope["endpoint"]], request.scope)
         if request.method != "GET" and request.scope["route"].path.startswith("/v1/"):
             require_taken(request, (request.scope["route"].openapi_extra or {}).get("parameters", ()))
-        if "at" in _only_known_parameters(request, parameters):
+        if "at" in _only_known_parameters(request, parameters) and request.scope["endpoint"] not in by_sequence:
             await forward_past(request)
 
     for router in routers:

@@ -28,6 +28,8 @@ KEPT_MAX = 4
 EVENTS_MAX = 200_000
 #: Commits from the log's start that are folded without a look at the stored snapshots.
 NEAR_START = 2_000
+#: Commits whose clocks are looked at for the time of a place: writers' clocks cross.
+PLACE_COMMITS = 64
 #: A client's clock may be so far ahead of ours.
 SKEW_NS = MINUTE_NS
 #: Header with the moment that an answer is about: its sequence, and the time of the log then.
@@ -50,10 +52,7 @@ class SeenMoment(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """Headers of an answer about the past; none about the present, whose sequence every answer has."""
-        if not self.is_past:
-            return {}
-        at = f"{self.views.sequence} {rfc3339(self.views.at_ns)}"
-        return {AT_HEADER: at, "X-Fairlead-Sequence": str(self.views.sequence)}
+        return moment_headers(self.views.sequence, self.views.at_ns) if self.is_past else {}
 
 
 class Base(NamedTuple):
@@ -61,6 +60,23 @@ class Base(NamedTuple):
 
     views: Views
     heads: dict[str, LogHead]
+
+
+class LogPlace(NamedTuple):
+    """Place in the log that a moment means; 0: the present."""
+
+    sequence: int = 0
+    at_ns: int = 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of an answer about it, as `SeenMoment` has them."""
+        return moment_headers(self.sequence, self.at_ns) if self.sequence else {}
+
+
+def moment_headers(sequence: int, at_ns: int) -> dict[str, str]:
+    """Return the headers of an answer about a past moment."""
+    return {AT_HEADER: f"{sequence} {rfc3339(at_ns)}", "X-Fairlead-Sequence": str(sequence)}
 
 
 def bad_moment(message: str, field: str = "at") -> HttpError:
@@ -122,6 +138,21 @@ class HistoricalViews:
         if found < first:
             raise await self._gone(first)
         return found
+
+    async def place(self, at: str) -> LogPlace:
+        """Return the place in the log that a moment means, without a fold; "": the present. Raise HttpError as `views_at` does."""
+        if not at:
+            return LogPlace()
+        sequence = await self.sequence_at(at, "at")
+        reader, at_ns = LogReader(self._bus, after=max(0, sequence - PLACE_COMMITS), anchored=False), 0
+        try:
+            while reader.chain.last < sequence:
+                for commit in await reader.next_checked():
+                    if commit.seq <= sequence:
+                        at_ns = max(at_ns, commit.envelope.at_ns)
+        finally:
+            await reader.close()
+        return LogPlace(sequence, at_ns)
 
     async def _sequence_of(self, at_ns: int, first: int) -> int:
         """Return the last sequence before the first commit that is later than a time. Clocks of writers differ by SKEW_NS at most, so

@@ -2,13 +2,13 @@
 
 use  JobUseRequest  -> fairlead_schemas.queries.telemetry.JobUses
 
-The values come from memory, since clients that look every second should not query the warehouse. Start at `Newest`, which
-is pure.
+The values of now come from memory, since clients that look every second should not query the warehouse; those of a past moment from
+the samples that it keeps. Start at `NewestBatches`, which is pure.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,10 +57,15 @@ class NewestBatches:
         """Return the present use by these runs, one entry for each run, in the order of their first parts."""
         self._batches = {node: batch for node, batch in self._batches.items() if _is_new(batch, now_ns)}
         batches = {node: rows_of(self._batches[node]) for node in {part.node for part in held} if node in self._batches}
-        runs: dict[tuple[str, int], list[HeldDevices]] = {}
-        for part in held:
-            runs.setdefault((part.job, part.attempt), []).append(part)
-        return [_use(job, attempt, parts, batches) for (job, attempt), parts in runs.items()]
+        return uses_of(held, batches)
+
+
+def uses_of(held: Sequence[HeldDevices], batches: dict[str, SampleBatch]) -> list[JobUse]:
+    """Return the use by these runs, one entry for each run, in the order of their first parts. `batches`: {node: its newest}."""
+    runs: dict[tuple[str, int], list[HeldDevices]] = {}
+    for part in held:
+        runs.setdefault((part.job, part.attempt), []).append(part)
+    return [_use(job, attempt, parts, batches) for (job, attempt), parts in runs.items()]
 
 
 def _is_new(batch: SampleColumns, now_ns: int) -> bool:
@@ -125,6 +130,24 @@ _OWNED = """SELECT p.job, p.attempt, p.node, p.gpus, p.gpu_milli, j."user", j.pr
 WHERE p.released_ns IS NULL AND p.gpu_count > 0 AND p.job IN (SELECT unnest($1::VARCHAR[]))
 ORDER BY list_position($1::VARCHAR[], p.job), p.attempt, p.rank"""
 
+#: Of the log up to a sequence: the placer's clock, and the newest time.
+_THEN = "SELECT max(at_ns) FILTER (writer = 'placer'), max(at_ns) FROM events WHERE sequence <= ?"
+_HELD_THEN = """
+WITH part AS (SELECT job, attempt, rank, node, gpus, gpu_milli, gpu_count, placed_ns, released_ns FROM fold.done_parts
+  UNION ALL SELECT job, attempt, rank, node, gpus, gpu_milli, gpu_count, placed_ns, released_ns FROM fold.open_parts)
+SELECT p.job, p.attempt, p.node, p.gpus, p.gpu_milli, j."user", j.project, j.queue FROM part p JOIN fold.jobs j ON j.job = p.job
+WHERE p.placed_ns <= $2 AND (p.released_ns IS NULL OR p.released_ns > $2) AND p.gpu_count > 0 AND p.job IN (SELECT unnest($1::VARCHAR[]))
+ORDER BY list_position($1::VARCHAR[], p.job), p.attempt, p.rank"""
+#: What was measured in the newest batch of each of some nodes up to a time.
+_MEASURED_THEN = """
+WITH newest AS (SELECT node, max(time) AS time FROM samples WHERE node IN (SELECT unnest($1::VARCHAR[]))
+  AND time >= make_timestamp($2::BIGINT // 1000) AND time <= make_timestamp($3::BIGINT // 1000) GROUP BY node)
+SELECT node, at_ns, incarnation, n, simulated, uuid, parent, run, utilization_pct, memory_used_mib, power_mw
+FROM samples JOIN newest USING (node, time)"""
+_USED_THEN = """
+SELECT node, incarnation, n, uuid, run, rank, memory_mib, utilization_pct FROM uses WHERE node IN (SELECT unnest($1::VARCHAR[]))
+  AND time >= make_timestamp($2::BIGINT // 1000) AND time <= make_timestamp($3::BIGINT // 1000)"""
+
 
 class CurrentUseQueries:
     """Answers for one warehouse, from what `newest` was fed."""
@@ -141,6 +164,9 @@ class CurrentUseQueries:
         except msgspec.MsgspecError as error:
             problem = {"code": "bad_request", "message": str(error), "hint": 'send {"caller": {…}, "jobs": ["812"]}'}
             return msgspec.json.encode({"error": problem})
+        if query.at:
+            found = await self._ingest.ask(uses_then, self._warehouse, query)
+            return msgspec.json.encode(JobUses(sequence=query.at, items=found))
         held = await self._ingest.ask(held_by, self._warehouse, query.caller, query.jobs)
         uses = self._newest.uses(held, self._clock())
         return msgspec.json.encode(JobUses(sequence=self._ingest.cursor.sequence, items=uses))
@@ -148,9 +174,41 @@ class CurrentUseQueries:
 
 def held_by(warehouse: Warehouse, caller: QueryCaller, jobs: list[str]) -> list[HeldDevices]:
     """Return the devices that these jobs hold now, for those that the caller may see; in the jobs' order, ranks in theirs."""
+    return _seen(caller, warehouse.rows(_OWNED, [jobs]))
+
+
+def _seen(caller: QueryCaller, rows: list[tuple[Any, ...]]) -> list[HeldDevices]:
     scope = scope_of(caller)
     return [
         HeldDevices(job, attempt, node, tuple(gpus), gpu_milli)
-        for job, attempt, node, gpus, gpu_milli, *facts in warehouse.rows(_OWNED, [jobs])
+        for job, attempt, node, gpus, gpu_milli, *facts in rows
         if scope is None or scope.sees(job, *(fact or "" for fact in facts))
     ]
+
+
+def uses_then(warehouse: Warehouse, query: JobUseRequest) -> list[JobUse]:
+    """Return the use by the runs of a log sequence, from the samples up to its time; null where none of them is new enough or kept."""
+    ((placer_ns, at_ns),) = warehouse.rows(_THEN, [query.at])
+    held = _seen(query.caller, warehouse.rows(_HELD_THEN, [query.jobs, placer_ns or 0]))
+    parameters = [sorted({part.node for part in held}), (at_ns or 0) - UNSEEN_NS, at_ns or 0]
+    uses: dict[tuple[str, str, int], list[RunUse]] = {}
+    for node, incarnation, n, uuid, run, rank, memory, utilization in warehouse.rows(_USED_THEN, parameters):
+        use = RunUse(uuid=uuid, run=run, rank=rank, memory_mib=memory, utilization_pct=utilization)
+        uses.setdefault((node, incarnation, n), []).append(use)
+    batches: dict[str, SampleBatch] = {}
+    for node, sampled_ns, incarnation, n, simulated, *gpu in warehouse.rows(_MEASURED_THEN, parameters):
+        uuid, parent, run, utilization, memory, power = gpu
+        sample = GpuSample(
+            uuid=uuid, parent=parent, run=run, utilization_pct=utilization, memory_used_mib=memory or 0, power_mw=power
+        )
+        if node not in batches:
+            batches[node] = SampleBatch(
+                node=node,
+                incarnation=incarnation,
+                n=n,
+                at_ns=sampled_ns,
+                uses=uses.get((node, incarnation, n), []),
+                simulated=simulated,
+            )
+        batches[node].gpus.append(sample)
+    return uses_of(held, batches)

@@ -1,8 +1,9 @@
 """Verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
 
-    usage  {"month"?: "2026-11", "from_ns"?: …, "to_ns"?: …, "by"?: "user"}  -> fairlead_schemas.queries.telemetry.UsageStatement
+    usage  {"month"?: "2026-11", "from_ns"?: …, "to_ns"?: …, "by"?: "user", "at"?: 4711}  -> fairlead_schemas.queries.telemetry.UsageStatement
 
-Without a month and a begin it is the present month; a begin without an end is up to now.
+Without a month and a begin it is the present month; a begin without an end is up to now. With `at` everything is as of that log
+sequence: what was charged and set by then, with its time as now.
 
 The bill of a time that is not over comes with an estimate up to now, by this service's clock and never before the log's.
 The price table is read again for each answer, so that a new one needs no restart.
@@ -45,6 +46,8 @@ class UsageRequest(msgspec.Struct, forbid_unknown_fields=True):
     from_ns: int = 0
     to_ns: int = 0
     by: By = "user"
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
 
 
 class UsageRefused(ValueError):
@@ -107,9 +110,15 @@ class UsageQueries:
             message = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.sequence}"
             raise UsageRefused("busy", message, "try again") from None
         await self._ingest.on_thread(self._usage.set_prices, prices)
-        now_ns = self._usage.now_ns(self._clock())
-        span = _span(query, now_ns)
-        statement = await self._ingest.on_thread(self._usage.statement, span, query.by, prices, now_ns)
+        if query.at > self._usage.sequence:
+            message = f"usage has been read up to log sequence {self._usage.sequence}, asked for {query.at}"
+            raise UsageRefused("busy", message, "try again")
+        if query.at:
+            then = await self._ingest.on_thread(self._usage.moment, query.at)
+        else:
+            then = self._usage.newest(self._clock())
+        span = _span(query, then.now_ns)
+        statement = await self._ingest.on_thread(self._usage.statement, span, query.by, prices, then)
         answer = msgspec.json.encode(statement)
         if len(answer) > ANSWER_BYTES_MAX:
             message = f"{len(statement.lines)} lines are too many for one answer"

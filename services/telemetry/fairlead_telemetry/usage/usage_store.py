@@ -18,7 +18,7 @@ held. Runs on the warehouse's thread.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,7 @@ WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS fr
     unnest($3::BIGINT[]) AS to_ns, unnest(range(len($1::VARCHAR[]))) AS n),
   stay AS (
     SELECT {key} AS key, n, job AS of_job, attempt AS of_attempt, rank AS of_rank, node AS of_node, held_milli,
-      greatest(begin_ns, from_ns) AS since_ns, least(coalesce(back_ns, $4), to_ns) AS until_ns
+      greatest(begin_ns, from_ns) AS since_ns, least(coalesce(back_ns, $4), $4, to_ns) AS until_ns
     FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns AND held_milli > 0),
   part AS (SELECT job, attempt, rank, gpu_count FROM fold.done_parts UNION ALL SELECT job, attempt, rank, gpu_count FROM fold.open_parts),
   seen AS (
@@ -84,15 +84,16 @@ INSERT INTO gpu_usage SELECT {", ".join(f'stay."{column.name}"' for column in _F
 FROM (SELECT unnest(from_json(?::JSON, '{_SHAPE}')) AS stay, unnest(?::UBIGINT[]) AS over_at)"""  # noqa: S608 -- names of our own columns
 _PRICE = """
 INSERT INTO prices VALUES ($1, $2::DECIMAL(18,6), $3, make_timestamp_ns($4::BIGINT)::TIMESTAMP, make_timestamp_ns($5::BIGINT)::TIMESTAMP)"""
-#: Overlaps of stays with pieces of a month, summed; what is open counts up to the clock.
+#: Overlaps of stays with pieces of a month, summed; what is open at $5, the placer's clock there, counts up to $4. That clock never steps
+#: back along the log, so what is later than a past one was not known there.
 _SUMS = """
 WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS from_ns,
     unnest($3::BIGINT[]) AS to_ns, unnest(range(len($1::VARCHAR[]))) AS n),
   overlap AS (
     SELECT {key} AS key, n, job, attempt, weight,
-      charged_milli::HUGEINT * greatest(0, least(coalesce(end_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS charged,
-      held_milli::HUGEINT * greatest(0, least(coalesce(back_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS held
-    FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns)
+      charged_milli::HUGEINT * greatest(0, least(CASE WHEN end_ns <= $5 THEN end_ns ELSE $4 END, to_ns) - greatest(begin_ns, from_ns)) AS charged,
+      held_milli::HUGEINT * greatest(0, least(CASE WHEN back_ns <= $5 THEN back_ns ELSE $4 END, to_ns) - greatest(begin_ns, from_ns)) AS held
+    FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns AND begin_ns <= $5)
 SELECT key, n, count(DISTINCT (job, attempt)), sum(charged), sum(held), sum(charged * weight)
 FROM overlap WHERE charged > 0 OR held > 0 GROUP BY key, n"""
 _KEYS: dict[By, str] = {
@@ -104,6 +105,22 @@ _KEYS: dict[By, str] = {
     "pool": "pool",
     "attempt": "job || '.' || attempt",
 }
+
+
+#: Of the log up to a sequence: the placer's clock, the newest time, and the prices that were set.
+_THEN = "SELECT max(at_ns) FILTER (writer = 'placer'), max(at_ns) FROM events WHERE sequence <= ?"
+_PRICES_SET = "SELECT count(*) FROM events WHERE type = 'PriceSet' AND sequence <= ?"
+
+
+class UsageMoment(NamedTuple):
+    """Moment that a statement is as of. `as_of_ns`: the placer's clock there. `now_ns`: up to where an estimate reaches, 0: there is none.
+    `prices`: how many of the prices that were ever set in the log had been set.
+    """
+
+    sequence: int
+    as_of_ns: int
+    now_ns: int
+    prices: int
 
 
 class UsageStore:
@@ -177,9 +194,21 @@ class UsageStore:
             self._together(("DELETE FROM prices", []), *((_PRICE, list(row)) for row in rows))
             self._prices = rows
 
-    def statement(self, span: Span, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
-        """The bill of a month or another time, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
-        rows, prices = self._warehouse.rows, prices.extended(self._meter.state.prices)
+    def newest(self, clock_ns: int = 0) -> UsageMoment:
+        """Return the moment of `sequence`. `clock_ns`: a machine's clock for the estimate; 0: without one."""
+        now_ns = self.now_ns(clock_ns) if clock_ns else 0
+        return UsageMoment(self.sequence, self.as_of_ns, now_ns, len(self._meter.state.prices))
+
+    def moment(self, sequence: int) -> UsageMoment:
+        """Return the moment of a sequence up to `self.sequence`; the log's time there counts as now."""
+        ((as_of_ns, now_ns),) = self._warehouse.rows(_THEN, [sequence])
+        ((prices,),) = self._warehouse.rows(_PRICES_SET, [sequence])
+        return UsageMoment(sequence, as_of_ns or 0, now_ns or 0, prices)
+
+    def statement(self, span: Span, by: By, prices: Prices, then: UsageMoment | None = None) -> UsageStatement:
+        """The bill of a month or another time, as of a moment (None: `sequence`); before its end with an estimate."""
+        then = then or self.newest()
+        rows, prices = self._warehouse.rows, prices.extended(self._meter.state.prices[: then.prices])
         models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [span.end_ns])]
         pieces = price_periods(span, models, prices)
         bounds = [
@@ -187,20 +216,20 @@ class UsageStore:
             [piece.begin_ns for piece in pieces],
             [piece.end_ns for piece in pieces],
         ]
-        sums = self._sums(by, bounds, self.as_of_ns)
-        measures = measured_use(self._warehouse, span, _KEYS[by], [*bounds, self.as_of_ns])
-        made = statement(span, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
-        if now_ns and not made.is_final:
-            at_ns = self.now_ns(now_ns)
-            made.estimate = estimate(pieces, self._sums(by, bounds, at_ns), at_ns)
+        sums = self._sums(by, bounds, then.as_of_ns, then.as_of_ns)
+        measures = measured_use(self._warehouse, span, _KEYS[by], [*bounds, then.as_of_ns])
+        made = statement(span, by, pieces, sums, sequence=then.sequence, as_of_ns=then.as_of_ns, measures=measures)
+        if then.now_ns and not made.is_final:
+            made.estimate = estimate(pieces, self._sums(by, bounds, then.now_ns, then.as_of_ns), then.now_ns)
         return made
 
     def now_ns(self, clock_ns: int) -> int:
         """Return now by a machine's clock, or the newest time in the log where that clock is behind it."""
         return max(clock_ns, self.as_of_ns, self._warehouse.cursor.at_ns)
 
-    def _sums(self, by: By, bounds: list[Any], clock_ns: int) -> list[UsageSum]:
-        return [UsageSum(*row) for row in self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns])]
+    def _sums(self, by: By, bounds: list[Any], clock_ns: int, known_ns: int) -> list[UsageSum]:
+        found = self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns, known_ns])
+        return [UsageSum(*row) for row in found]
 
     def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
         """Append finished stays and replace the open rows."""
