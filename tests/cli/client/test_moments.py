@@ -87,7 +87,7 @@ def test_the_past_is_not_changed(gateway: GatewayStub, run: Run, words: tuple[st
 
 def test_what_has_no_past_says_so(gateway: GatewayStub, run: Run) -> None:
     """Output and events are no part of the views: their own options name times."""
-    for words in (("logs", "812"), ("events", "-f"), ("usage",)):
+    for words in (("logs", "812"), ("events", "-f"), ("people", "list")):
         refused = run("--at", "40", *words)
         assert refused.code != 0
         assert "has no past" in refused.err, words

@@ -123,6 +123,25 @@ async def test_a_token_is_shown_once_and_never_makes_a_token() -> None:
         assert refused["why"]["reason"] in ("token_revoked", "unknown")
 
 
+async def test_tokens_of_the_past_are_what_the_log_has() -> None:
+    """One that is revoked was in force then; its name and use are not in the log. Others' are for who may grant roles now."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann", viewer="cluster")
+        _, text = await world.session(ann)
+        made = (await world.send("POST", "/v1/tokens", {"name": "ci", "expires_in": "2h"}, token=text)).json()
+        then = made["sequence"]
+        await world.ask("DELETE", f"/v1/tokens/{made['id']}", token=text)
+        assert (await world.ask("GET", "/v1/tokens", token=text))["items"] == []
+        page = await world.ask("GET", f"/v1/tokens?at={then}", token=text)
+        (shown,) = page["items"]
+        assert (page["sequence"], shown["id"], shown["expires_at"]) == (then, made["id"], made["expires_at"])
+        assert (shown["name"], shown["made_at"], shown["used_at"]) == ("", None, None)
+        assert (await world.ask("GET", f"/v1/tokens?at={then - 1}", token=text))["items"] == []
+        bob = await world.person("bob")
+        _, other = await world.session(bob)
+        await world.ask("GET", f"/v1/tokens?of=ann&at={then}", token=other, status=403)
+
+
 async def test_a_token_never_does_what_its_owner_may_not() -> None:
     """Its rights are those of its owner within its limits, at every moment: a limit gives nothing, a lost role counts at once."""
     async with AccountsWorld() as world:

@@ -175,3 +175,24 @@ async def test_a_removed_queue_leaves_its_volumes_to_the_cluster_also_in_a_snaps
         assert restored is not None
         assert restored.storage.rows() == world.gateway.views.storage.rows()
         assert restored.storage.target("sold") == world.gateway.views.storage.target("sold")
+
+
+async def test_volumes_of_the_past_are_shown_by_the_rights_of_now() -> None:
+    """A volume that is gone is judged as it was, by the roles that its readers have now; by name it is as it was then."""
+    async with SignedWorld() as world:
+        await ready(world)
+        await made(world, "lead", name="data", owner="queue:research")
+        await made(world, "ann", name="mine")
+        then = world.gateway.views.sequence
+        resized = await world.ask("lead", "PATCH", "/v1/volumes/data", json={"quota": "2Gi"})
+        assert resized.status_code == 200
+        assert (await world.get("lead", f"/v1/volumes/data?at={then}"))["quota_bytes"] == 1 << 30
+        assert (await world.get("lead", "/v1/volumes/data"))["quota_bytes"] == 2 << 30
+        assert (await world.ask("lead", "DELETE", "/v1/volumes/data")).status_code == 200
+        seen = {who: await world.get(who, f"/v1/volumes?at={then}") for who in ("lead", "ann", "eve")}
+        names = {who: [each["name"] for each in page["items"]] for who, page in seen.items()}
+        assert names == {"lead": ["data"], "ann": ["mine"], "eve": []}
+        assert seen["lead"]["sequence"] == then
+        await world.revoke("lead", "queue-admin", "queue:research")
+        assert (await world.get("lead", f"/v1/volumes?at={then}"))["items"] == []
+        assert (await world.ask("lead", "GET", f"/v1/volumes/data?at={then}")).status_code == 404
