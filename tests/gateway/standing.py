@@ -1,4 +1,4 @@
-"""A gateway that stands at one sequence of a recorded log, and the routes whose answers it gives: what `at` must answer later."""
+"""A gateway that is at one sequence of a recorded log, and the routes whose answers it gives: what `at` must answer later."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""The process for the past beside a gateway: the gateway's answers, byte for byte, from keyframes; and what happens without it."""
+"""The process for the past next to a gateway: the gateway's answers, byte for byte, from keyframes; and what happens without it."""
 
 import asyncio
 from pathlib import Path

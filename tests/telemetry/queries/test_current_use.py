@@ -215,7 +215,7 @@ async def test_a_past_moment_is_answered_from_stored_samples(asked: Asked) -> No
 
 
 async def test_of_a_past_without_samples_nothing_is_known(asked: Asked) -> None:
-    """Dropped, or older than what counts as present: what was held is still said."""
+    """Dropped, or older than what counts as present: what was held is still reported."""
     sample(asked, batch(gpu(0), at_ns=START_NS + 10**9 - UNSEEN_NS - 10**9))
     [use] = (await asked.ask("2", at=asked.warehouse.cursor.sequence)).items
     assert of(use) == (1, 0, None, None, None)
