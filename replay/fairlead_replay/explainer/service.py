@@ -117,7 +117,7 @@ class Explainer:
             ask = decode_ask(message.payload)
         except msgspec.MsgspecError as error:
             return _no_answer("invalid", str(error))
-        if isinstance(ask, AskWhy | AskDefrag | AskPacking | AskQueues) and ask.at < 0:
+        if not isinstance(ask, AskDryRun) and ask.at < 0:
             return _no_answer("invalid", f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
             return _no_answer("invalid", f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
@@ -129,8 +129,7 @@ class Explainer:
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
         await asyncio.wait((answer,))
-        stopped = _no_answer("busy", "this explainer is stopping; ask again")
-        return stopped if answer.cancelled() else answer.result()
+        return _no_answer("busy", "this explainer is stopping; ask again") if answer.cancelled() else answer.result()
 
     async def _state(self, message: Message) -> bytes:
         return msgspec.json.encode(self.statistics())
@@ -214,8 +213,8 @@ class Explainer:
                 return ExplainerAnswer(sequence=fold.sequence, queues=standings(fold.core.state))
             case AskDefrag():
                 placer = await self._placers.at(ask.at, deadline)
-                now_ns = ask.now_ns or self._clock()
-                return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, now_ns)
+                found = placer.core.state, placer.sequence, ask.pool, ask.now_ns or self._clock()
+                return await asyncio.to_thread(defrag, *found)
             case AskPacking():
                 placer = await self._placers.at(ask.at, deadline)
                 away = frozenset(ask.away)
