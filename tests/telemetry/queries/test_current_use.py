@@ -197,12 +197,15 @@ def sample(asked: Asked, *batches: SampleBatch) -> None:
 
 async def test_a_past_moment_is_answered_from_stored_samples(asked: Asked) -> None:
     """By what ran then and the newest batch up to then: as now, if a batch of then were the newest one."""
-    sampled = [
-        batch(*(GpuSample(uuid=f"GPU-n1-{g}", run=run, utilization_pct=pct, memory_used_mib=1, power_mw=100) for g, run in
-               enumerate(("1.1", "1.1", "2.1", "4.1"))), at_ns=START_NS + at_ns, n=n)
-        for n, (at_ns, pct) in enumerate(((10**9 // 2, 10), (10**9, 40), (3 * 10**9, 90)))
-    ]  # fmt: skip
-    sample(asked, *sampled)
+
+    def measured(n: int, seconds: float, percent: int) -> SampleBatch:
+        gpus = [
+            GpuSample(uuid=f"GPU-n1-{g}", run=run, utilization_pct=percent, memory_used_mib=1, power_mw=100)
+            for g, run in enumerate(("1.1", "1.1", "2.1", "4.1"))
+        ]
+        return batch(*gpus, at_ns=START_NS + int(seconds * 10**9), n=n)
+
+    sample(asked, measured(1, 0.5, 10), measured(2, 1, 40), measured(3, 3, 90))
     ended = asked.warehouse.cursor.sequence
     while_4_ran = ended - 1
     found = [await asked.ask("4", "1", at=at) for at in (while_4_ran, ended, 1)]
