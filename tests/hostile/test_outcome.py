@@ -7,6 +7,7 @@ import pytest
 
 from tests.hostile import __main__ as program
 from tests.hostile import abusive_requests, damaged_files
+from tests.hostile.ha import Fault, Line, longest_gap, summary
 from tests.hostile.load import read_marks
 from tests.hostile.outcome import Row, joined, row, table
 from tests.hostile.receiver import Post, broken
@@ -85,3 +86,24 @@ def test_messages_are_held_against_the_log(came: list[str], kills: int, words: l
 def test_a_message_with_a_wrong_signature_is_named() -> None:
     """A receiver would refuse it."""
     assert broken([Post("1.0", False)], ["1.0"], 0) == ["1.0: its signature is wrong"]
+
+
+def _fault(kind: str, at: float, until: float) -> Fault:
+    return Fault(kind, "LOG", at, 1.0, until, ("queue",))
+
+
+def test_the_cost_of_a_fault_is_the_longest_gap_behind_it() -> None:
+    """Also the one that is not over when the look ends, and nothing of what came before the fault."""
+    fault = _fault("writer killed", 10.0, 20.0)
+    assert longest_gap([1.0, 9.9, 10.5, 14.5, 15.0, 30.0], fault) == 4.0
+    assert longest_gap([9.0, 18.0, 18.1], fault) == 8.0
+    assert longest_gap([1.0, 30.0], fault) == 10.0
+
+
+def test_a_bar_is_reached_by_the_median_and_by_the_worst() -> None:
+    """For a killed writer the commits count, for a server the answers."""
+    fault = _fault("writer killed", 0.0, 1.0)
+    assert "4 s: reached" in summary([Line(fault, 2.0, 9.0), Line(fault, 3.9, 9.0)])[1]
+    assert "4 s: not reached" in summary([Line(fault, 2.0, 0.0), Line(fault, 4.1, 0.0)])[1]
+    retired = _fault("server retired", 0.0, 1.0)
+    assert "4 s: not reached" in summary([Line(retired, 0.0, 3.5)])[1]

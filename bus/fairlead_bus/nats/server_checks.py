@@ -1,8 +1,8 @@
 """The servers of a bus: their addresses in a setting, and their fitness to carry the log.
 
-FAIRLEAD_NATS names one server or, separated by commas, several of one cluster. A server below the version floor, or one
-that does not fsync every message, is refused with one line that says how to mend it. Every named server is looked at:
-each may become the leader of the log. Streams: `stream_setup.py`.
+FAIRLEAD_NATS names one server or, separated by commas, several of one cluster. A server below the version floor, one
+that does not fsync every message, and one of another cluster are refused with one line that says how to mend it. Every named
+server is looked at: each may become the leader of the log, and clients may connect to any. Streams: `stream_setup.py`.
 """
 
 import asyncio
@@ -114,19 +114,39 @@ class _Config(msgspec.Struct):
     sync_always: bool = False
 
 
+class _Server(msgspec.Struct):
+    name: str = ""
+
+
+class _Meta(msgspec.Struct):
+    """The group of servers that keeps a cluster's metadata; those that are away are among them."""
+
+    replicas: list[_Server] = []
+
+
 class _Jetstream(msgspec.Struct):
     config: _Config = msgspec.field(default_factory=_Config)
+    meta: _Meta | None = None
 
 
 class _Page(msgspec.Struct):
     """The part of /varz that is looked at."""
 
     version: str = ""
+    server_name: str = ""
+    cluster: _Server = msgspec.field(default_factory=_Server)
     jetstream: _Jetstream = msgspec.field(default_factory=_Jetstream)
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The other servers of its cluster; none for a server alone, or of a cluster that is only just being formed."""
+        meta = self.jetstream.meta
+        return frozenset() if meta is None else frozenset(each.name for each in meta.replicas)
 
 
 async def check_servers(addresses: Addresses, *, seen_before: bool = False) -> None:
-    """Raises ServerUnfit for a server below the version floor, or one that does not fsync every stored message.
+    """Raises ServerUnfit for a server below the version floor, one that does not fsync every stored message, and one that is not of
+    the same cluster as another.
 
     Clients cannot ask for that over NATS; each server's monitoring page says it. A page that does not answer is logged:
     the server may be down, and the others carry the bus. Only where there is a single server, whose page must be up when
@@ -135,6 +155,7 @@ async def check_servers(addresses: Addresses, *, seen_before: bool = False) -> N
     places = monitors(os.environ, addresses)
     looks = await asyncio.gather(*(asyncio.to_thread(_look, monitor) for monitor in places))
     silent = {monitor: look for monitor, look in zip(places, looks, strict=True) if isinstance(look, Exception)}
+    check_one_cluster({monitor: look for monitor, look in zip(places, looks, strict=True) if isinstance(look, _Page)})
     if silent and len(places) == len(addresses.urls) == 1 and not seen_before:
         (monitor, error), *_ = silent.items()
         raise ServerUnfit(
@@ -149,8 +170,26 @@ async def check_servers(addresses: Addresses, *, seen_before: bool = False) -> N
         )
 
 
-def _look(monitor: str) -> OSError | msgspec.MsgspecError | None:
-    """Read one page. Returns the error of one that cannot be read; raises ServerUnfit for one of an unfit server."""
+def check_one_cluster(pages: Mapping[str, _Page]) -> None:
+    """Raises ServerUnfit where two of several servers do not know each other: half of the clients would work on another log."""
+    found = [(monitor, page) for monitor, page in pages.items() if page.server_name]
+    for monitor, page in found:
+        for other_monitor, other in found:
+            if page.cluster.name and not other.cluster.name:
+                raise ServerUnfit(
+                    f"nats-server {other.server_name} at {other_monitor} runs alone, and {page.server_name} at {monitor} is of a"
+                    f" cluster: FAIRLEAD_NATS names the servers of one cluster (docs/how-to/three-servers.md)"
+                )
+            is_known = page.server_name == other.server_name or other.server_name in page.others
+            if page.others and other.others and not is_known:
+                raise ServerUnfit(
+                    f"nats-server {other.server_name} at {other_monitor} is of another cluster than {page.server_name} at {monitor}:"
+                    " FAIRLEAD_NATS names the servers of one cluster"
+                )
+
+
+def _look(monitor: str) -> _Page | OSError | msgspec.MsgspecError:
+    """Read one page. Returns the error of one that cannot be read, and raises ServerUnfit for one of an unfit server."""
     try:
         with urllib.request.urlopen(f"{monitor}/varz", timeout=MONITOR_S) as answer:  # noqa: S310 -- operator's own address
             page = msgspec.json.decode(answer.read(), type=_Page)
@@ -162,4 +201,4 @@ def _look(monitor: str) -> OSError | msgspec.MsgspecError | None:
         raise ServerUnfit(
             f"nats-server at {monitor} does not fsync every message: put `sync_interval: always` into its jetstream block"
         )
-    return None
+    return page

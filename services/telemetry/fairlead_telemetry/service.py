@@ -167,6 +167,8 @@ class Telemetry:
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((storing, deciding, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not deciding.done():
+                await idle.stop()  # its lease is free for a standby while rows are stored
             if not storing.done():
                 # The next start need not read again what is stored; without the bus, nothing is lost either.
                 with contextlib.suppress(TimeoutError, StoringEnded):
@@ -174,8 +176,6 @@ class Telemetry:
                         await ingest.flush()
             if storing.done():
                 await storing
-            if not deciding.done():
-                await idle.stop()
             return await deciding
         finally:
             await _cancel(storing, deciding, stopping)

@@ -28,13 +28,14 @@ THREE = parse_addresses("nats://127.0.0.1:4001,nats://127.0.0.1:4002,nats://127.
         ("a", Addresses(("nats://a:4222",))),
         ("nats://a:1, b:2 ,tls://c", Addresses(("nats://a:1", "nats://b:2", "tls://c:4222"))),
         ("nats://t@a:1,nats://b:1", Addresses(("nats://a:1", "nats://b:1"), token="t")),
+        ("nats://a:1,b,nats://a:1,nats://b:4222", Addresses(("nats://a:1", "nats://b:4222"))),
         ("nats://t@a:1,nats://t@b:1", Addresses(("nats://a:1", "nats://b:1"), token="t")),
         ("nats://u:p@a:1", Addresses(("nats://a:1",), user="u", password="p")),
         ("nats://[::1]:1", Addresses(("nats://[::1]:1",))),
     ],
 )
 def test_a_list_of_addresses_is_read(text: str, expected: Addresses) -> None:
-    """Commas separate; ports and schemes have defaults; the token of one address counts for all."""
+    """Commas separate; ports and schemes have defaults; the token of one address counts for all; a repetition is one."""
     assert expected == parse_addresses(text)
 
 
@@ -92,6 +93,48 @@ async def test_every_server_is_looked_at(pages: Callable[..., None], unfit: dict
     pages(DURABLE, DURABLE, unfit)
     with pytest.raises(ServerUnfit, match=f"nats-server {reason}"):
         await check_servers(THREE)
+
+
+def member(name: str, *others: str) -> dict[str, object]:
+    """The page of a server of a cluster."""
+    meta = {"name": "fairlead", "replicas": [{"name": other, "offline": True} for other in others]}
+    return {
+        "version": "2.15.0",
+        "server_name": name,
+        "cluster": {"name": "fairlead"},
+        "jetstream": {"config": {"sync_always": True}, "meta": meta},
+    }
+
+
+MEMBERS = (member("a", "b", "c"), member("b", "a", "c"))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (member("x", "y", "z"), "nats-server x at http://.* is of another cluster than a at http://"),
+        (
+            DURABLE | {"server_name": "x", "cluster": {}},
+            "nats-server x at http://.* runs alone, and a at http://.* is of",
+        ),
+    ],
+)
+async def test_a_server_of_another_cluster_is_refused_by_name(
+    pages: Callable[..., None], other: dict[str, object], reason: str
+) -> None:
+    """Clusters made from the same page of documentation have the same name; their servers do not know each other."""
+    pages(*MEMBERS, other)
+    with pytest.raises(ServerUnfit, match=reason):
+        await check_servers(THREE)
+
+
+@pytest.mark.parametrize("third", [member("c", "a", "b"), member("c"), MEMBERS[0]])
+async def test_servers_that_know_each_other_are_one_cluster(
+    pages: Callable[..., None], third: dict[str, object]
+) -> None:
+    """Also while one of them has no leader of the metadata yet, and where one is named twice."""
+    pages(*MEMBERS, third)
+    await check_servers(THREE)
 
 
 async def test_a_page_that_is_down_keeps_no_service_from_starting(pages: Callable[..., None]) -> None:
