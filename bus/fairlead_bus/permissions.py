@@ -40,6 +40,7 @@ def crossings(node: str) -> tuple[Crossing, ...]:
         Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.PIECE}.$KV.{subjects.PIECE}.{subjects.piece_key('*')}"),
         # The placer's process passes it on, as this speaker's: a rank of a gang asks another's node.
         Crossing("service", subjects.gang(node, "*")),
+        Crossing("service", subjects.volumes(node)),
         Crossing("stream", subjects.confirm(node)),
         Crossing("stream", desired),
     )
@@ -231,6 +232,7 @@ SERVICES: dict[str, Permissions] = {
             f"$KV.{subjects.NOTIFY}.*.*",
             subjects.rpc("gateway", "tunnels"),
             subjects.rpc("gateway", "apps"),
+            subjects.VOLUMES,
         ),
         answers=True,
     ),

@@ -10,7 +10,7 @@ checks their range. The settings of the node are upper bounds for both.
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_schemas.jobfile.job_spec import AppWords, OutputWords, SecretWords, VolumeWords
@@ -51,6 +51,9 @@ _SOCKET = re.compile(rf"(?=.{{2,{apps.SOCKET_CHARS_MAX}}}\Z)(?:/[A-Za-z0-9_-][A-
 _PATH = re.compile(r"(?:/[A-Za-z0-9._@+-]+)+\Z", re.ASCII)
 
 
+type Volumes = Sequence[str | VolumeWords] | Mapping[str, str]
+
+
 class Volume(NamedTuple):
     """A volume as it is to be mounted."""
 
@@ -58,6 +61,8 @@ class Volume(NamedTuple):
     path: str
     read_only: bool
     create: bool
+    #: Of a volume of the cluster: the sequence at which it was made.
+    made: int = 0
 
 
 class Secret(NamedTuple):
@@ -70,11 +75,18 @@ class Secret(NamedTuple):
 def volume_of(words: str | VolumeWords) -> Volume:
     """Any text is understood; whether it may be so is for `faults`."""
     if isinstance(words, VolumeWords):
-        return Volume(words.name, words.mountPath, words.readOnly, words.create)
+        return Volume(words.name, words.mountPath, words.readOnly, words.create, words.made)
     name, _, path = words.partition(":")
     path, colon, mode = path.partition(":")
     # Any mode except "ro" and "rw" stays in the path, and the path is then refused because of its colon.
     return Volume(name, path if mode in ("", "ro", "rw") else path + colon + mode, mode == "ro", create=False)
+
+
+def volumes_of(words: Volumes) -> dict[str, Volume]:
+    """Return {field: volume} of a job file's `volumes`, in their order."""
+    if isinstance(words, dict):
+        return {f"volumes.{name[:80]}": volume_of(f"{name}:{path}") for name, path in words.items()}
+    return {f"volumes[{at}]": volume_of(each) for at, each in enumerate(words)}
 
 
 def secret_of(words: str | SecretWords) -> Secret:
@@ -88,16 +100,14 @@ def project_directory(project: str) -> str:
     return project or DEFAULT_PROJECT
 
 
-def mount_faults(
-    volumes: Sequence[str | VolumeWords], secrets: Sequence[str | SecretWords], project: str
-) -> Iterator[FieldError]:
+def mount_faults(volumes: Volumes, secrets: Sequence[str | SecretWords], project: str) -> Iterator[FieldError]:
     """Everything wrong with them, by field."""
     if (volumes or secrets) and not is_token(project_directory(project)):
         message = f'expected 1 to 63 of a-z 0-9 _ - for a job with volumes or secrets, found "{project[:80]}"'
         yield FieldError(field="project", message=message)
     yield from _too_many("volumes", len(volumes), VOLUMES_MAX)
     yield from _too_many("secrets", len(secrets), SECRETS_MAX)
-    given = [(f"volumes[{at}]", volume_of(each)) for at, each in enumerate(volumes[:VOLUMES_MAX])]
+    given = [*volumes_of(volumes).items()][:VOLUMES_MAX]
     asked = [(f"secrets[{at}]", secret_of(each)) for at, each in enumerate(secrets[:SECRETS_MAX])]
     named = [(field, each.name, each.path) for field, each in (*given, *asked)]
     for field, name, path in named:

@@ -162,13 +162,16 @@ class TopologyWords(_Strict, frozen=True, kw_only=True):
 
 
 class VolumeWords(_Strict, frozen=True, kw_only=True):
-    """A directory in the job's containers. `name`: what the admin of the node has listed, or (create: true) a volume of
-    the job's project on that node, made where it is missing. Short: "name:/path" or "name:/path:ro"."""
+    """A directory in the job's containers. `name`: a volume of the cluster that its submitter may read, else what the admin of the
+    node has listed, or (create: true) a volume of the job's project on that node, made where it is missing. Short: "name:/path" or
+    "name:/path:ro"."""
 
     name: str
     mountPath: str  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     readOnly: bool = False  # noqa: N815 -- as above
     create: bool = False
+    #: Sequence at which the cluster's volume was made, which the gateway sets; 0 for a directory of the nodes.
+    made: int = 0
 
 
 class SecretWords(_Strict, frozen=True, kw_only=True):
@@ -272,8 +275,9 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: A directory that goes with the job and is where it runs, on every node. `fairlead submit` sends it; the cluster knows it by the
     #: digest that it then has: "sha256:…".
     sync: str = ""
-    #: Directories of its nodes; a text is short for {name, mountPath, readOnly}: "datasets:/data:ro".
-    volumes: list[str | VolumeWords] = []
+    #: Volumes, or directories of its nodes; a text is short for {name, mountPath, readOnly}: "datasets:/data:ro". Also by name:
+    #: {datasets: /data:ro}.
+    volumes: list[str | VolumeWords] | dict[str, str] = []
     #: Files with secrets, by name; a text is the name.
     secrets: list[str | SecretWords] = []
     #: 4, or as many as can be had: "2-8" or {min: 2, max: 8}.

@@ -23,6 +23,13 @@ ENFORCEMENT: dict[Backend, Enforcement] = {
 #: Backends whose volumes only grow: a mounted ext4 cannot be made smaller.
 GROWS_ONLY: frozenset[Backend] = frozenset({"ext4-image"})
 
+#: Backends whose volumes are on one node at a time: two kernels that write to one file system destroy it.
+ONE_NODE: frozenset[Backend] = frozenset({"ext4-image"})
+#: User ids of the owners of volumes, on disk: above those that shadow and systemd give to people and containers.
+OWNER_UID_FIRST, OWNER_UID_LAST = 2_000_000_000, 2_147_483_000
+#: Label of a node that mounts volumes of a class, with the class's backend as its value.
+STORAGE_LABEL = "fairlead/storage."
+
 OwnerKind = Literal["user", "project", "queue"]
 USER_CHARS_MAX = 128
 _FORMS = '"user:NAME", "project:NAME" or "queue:PATH"'
@@ -30,6 +37,11 @@ _FORMS = '"user:NAME", "project:NAME" or "queue:PATH"'
 
 class StorageWordError(ValueError):
     """A text about storage cannot be read. The message states what was expected and found."""
+
+
+def volume_variable(name: str) -> str:
+    """Return the variable of a run with the path of a volume: FAIRLEAD_VOLUME_MY_DATA for my-data."""
+    return "FAIRLEAD_VOLUME_" + name.upper().replace("-", "_")
 
 
 class VolumeOwner(NamedTuple):

@@ -33,6 +33,8 @@ OUTPUT_SHARDS = 32
 BEATS = "fairlead.beat.*"
 REPORTS = "fairlead.report.*"
 GANGS = "fairlead.gang.*.*"
+#: Where nodes ask which volumes a run may have (volumes.py), each in its own name.
+VOLUMES = "fairlead.volumes.*"
 #: Where questions to the folded state are asked (core request/reply; nothing stored).
 ASK = "fairlead.ask"
 #: Where the gateway asks for documents as of a past moment.
@@ -129,6 +131,11 @@ def node_of(subject: str) -> str:
 def gang(speaker: str, node: str) -> str:
     """Return the subject of one agent's request to another about a run of both nodes."""
     return f"fairlead.gang.{speaker}.{node}"
+
+
+def volumes(node: str) -> str:
+    """Return the subject of a node's questions about the volumes of its runs."""
+    return f"fairlead.volumes.{node}"
 
 
 def parse_gang(subject: str) -> tuple[str, str]:

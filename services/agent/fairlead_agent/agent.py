@@ -28,6 +28,7 @@ from fairlead_agent.node.inventory import inventory_of, place_of
 from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.run_files import answered
+from fairlead_agent.runtimes.stored_volumes import StoredVolumes
 from fairlead_agent.settings import Settings
 from fairlead_agent.shell.app_watcher import AppWatcher
 from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
@@ -42,6 +43,7 @@ from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.tunnels import NodeTunnels
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
+from fairlead_agent.shell.volume_keeper import VolumeKeeper
 from fairlead_bus.pieces import PieceStore
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas.wire import subjects
@@ -85,6 +87,8 @@ class Agent:
         self.monitor = self._build_monitor()
         pieces = PieceStore(bus, time.time)
         self.trees = SyncTrees(settings.directory, pieces.get, open_to_all=runtime.name == "docker")
+        places = StoredVolumes(settings.grants.storage, settings.directory / "images", settings.node)
+        self.volumes = VolumeKeeper(bus, settings.node, runtime, places, self._may_start)
         self.starter = self._build_starter(environment)
         self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
         self.apps = AppWatcher(self.connections, self.presences, self._handle_run_event)
@@ -171,6 +175,7 @@ class Agent:
             self.preparation,
             self.monitor,
             self.trees,
+            self.volumes,
             emit=self._handle_run_event,
             may_start=self._may_start,
             spawn=self.tasks.spawn,
@@ -256,6 +261,7 @@ class Agent:
             self.monitor.run,
             self.gpu_use.run,
             self.apps.run,
+            self.volumes.run,
         ):
             self.tasks.spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())

@@ -22,7 +22,7 @@ FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is 
 FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: see below (default none)
 FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): core/cpu_pinning.py (default none)
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
-FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: see below (default nothing)
+FAIRLEAD_STORAGE, FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: see below (default nothing)
 FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
 FAIRLEAD_OUTPUT_RUNS, FAIRLEAD_OUTPUT_MIB, FAIRLEAD_OUTPUT_DAYS  how much output of ended runs stays here: of the newest runs
                     (200), so many MiB and so many days (0: no bound)
@@ -47,6 +47,7 @@ FAIRLEAD_NODE_TAINTS  "team=vision:NoSchedule,drill:NoExecute"
 
 The default is no grant.
 
+FAIRLEAD_STORAGE  a TOML (or, named .json, JSON) file: where this node has the cluster's classes of storage, see `StoragePlace`
 FAIRLEAD_MOUNTS   a TOML (or, named .json, JSON) file: directories of this node by name, see `NodeMount`
 FAIRLEAD_VOLUMES  a directory below which projects may have volumes of their own, made on demand
 FAIRLEAD_SECRETS  a directory, of the agent's user alone (0700), with files <project>/<name>
@@ -67,6 +68,7 @@ from fairlead_agent.core.cpu_pinning import BadReservation, Reserved, parse_rese
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
 from fairlead_bus.environment_settings import BadSetting, one_of, registries, seconds, token, whole
+from fairlead_schemas.policies.storage import STORAGE_LABEL, Backend
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.image_names import Registries
@@ -98,8 +100,9 @@ def admin_from_environment(env: Mapping[str, str]) -> Admin:
     labels = dict(_read(env, LABELS, parse_label))
     if len(labels) > LABELS_MAX:
         raise BadSetting(f"{LABELS}: expected at most {LABELS_MAX} labels, found {len(labels)}")
-    for key, how in OWN.items():
-        if key in labels:
+    for key in labels:
+        how = f"set {STORAGE}" if key.startswith(STORAGE_LABEL) else OWN.get(key)
+        if how is not None:
             raise BadSetting(f'{LABELS}: "{key}" is the agent\'s own; {how}')
     taints = sorted({taint.text for taint in _read(env, TAINTS, parse_taint)})
     if len(taints) > TAINTS_MAX:
@@ -129,7 +132,7 @@ def with_arguments(env: Mapping[str, str], arguments: Any) -> dict[str, str]:
     return values
 
 
-MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
+STORAGE, MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_STORAGE", "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
 #: A job that has one of these paths, or writes below it, has the machine: no mistake in a file may give them
 #: away.
 NEVER = (
@@ -156,33 +159,51 @@ class NodeMount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     projects: list[str] = []
 
 
+class StoragePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Place of a class of storage on the node: a directory of the agent's user alone, in which each volume is a directory or an image."""
+
+    path: str
+    #: That of the class; a class with another one is not mounted here.
+    backend: Backend
+
+
 class Grants(NamedTuple):
     """Everything that jobs may have. An empty path: there is none."""
 
     mounts: Mapping[str, NodeMount] = {}
     volumes: str = ""
     secrets: str = ""
+    #: {class of storage: its place}
+    storage: Mapping[str, StoragePlace] = {}
 
 
 def grants_from_environment(env: Mapping[str, str]) -> Grants:
     """Read and check the grants. The mounts' file is read now, and again when the agent restarts. Raises BadSetting."""
     mounts = read_mounts(Path(env[MOUNTS])) if env.get(MOUNTS) else {}
-    return Grants(mounts, _directory(env, VOLUMES), _private_directory(env, SECRETS))
+    storage = _read_places(STORAGE, Path(env[STORAGE]), StoragePlace) if env.get(STORAGE) else {}
+    for name, place in storage.items():
+        _private_directory({f"{STORAGE}: {name}": place.path}, f"{STORAGE}: {name}")
+    return Grants(mounts, _directory(env, VOLUMES), _private_directory(env, SECRETS), storage)
 
 
 def read_mounts(path: Path) -> dict[str, NodeMount]:
-    """A file of mounts. Raises BadSetting naming what is wrong."""
+    """Return the mounts of a file. Raises BadSetting naming what is wrong."""
+    return _read_places(MOUNTS, path, NodeMount)
+
+
+def _read_places[T: (NodeMount, StoragePlace)](setting: str, path: Path, kind: type[T]) -> dict[str, T]:
+    """Return {name: directory of the node} of a file. Raises BadSetting naming what is wrong."""
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
     try:
-        mounts = decode(path.read_bytes(), type=dict[str, NodeMount])
+        places = decode(path.read_bytes(), type=dict[str, kind])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadSetting(f"{MOUNTS}: {path} cannot be read: {error}") from error
-    for name, mount in mounts.items():
+        raise BadSetting(f"{setting}: {path} cannot be read: {error}") from error
+    for name, place in places.items():
         if not is_token(name):
-            raise BadSetting(f'{MOUNTS}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
-        if fault := _host_path_fault(mount.path):
-            raise BadSetting(f'{MOUNTS}: {name}: {fault}, found "{mount.path}"')
-    return mounts
+            raise BadSetting(f'{setting}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
+        if fault := _host_path_fault(place.path):
+            raise BadSetting(f'{setting}: {name}: {fault}, found "{place.path}"')
+    return places
 
 
 def _host_path_fault(path: str) -> str:

@@ -26,6 +26,7 @@ from fairlead_gateway.access.people import PeopleStore
 from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.settings import check_listener, is_loopback, sign_on_setting
 from fairlead_gateway.access.upkeep import AccountUpkeep
+from fairlead_gateway.access.volumes import VolumeQuestions
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.directories.ldap_sync import LdapSync
 from fairlead_gateway.directories.scim import ScimUsers
@@ -329,6 +330,8 @@ class Gateway:
         await self.presence.listen(self._bus)
         await self._bus.serve(subjects.rpc("gateway", "tunnels"), self.tunnels.may_stay, group="gateway")
         await self._bus.serve(subjects.rpc("gateway", "apps"), self.apps.answer, group="gateway")
+        questions = VolumeQuestions(self.views, has_sign_on=self.has_sign_on)
+        await self._bus.serve(subjects.VOLUMES, questions.answer, group="gateway")
         async with asyncio.TaskGroup() as group:
             for work in (
                 self.folding.run(),

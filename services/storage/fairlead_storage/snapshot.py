@@ -19,6 +19,8 @@ class StorageSnapshot(msgspec.Struct, frozen=True):
     #: (name of a dataset, owner of all its versions)
     dataset_owners: list[tuple[str, str]]
     queues: list[str]
+    #: (owner, user id of its volumes' files)
+    owner_uids: list[tuple[str, int]] = []
 
 
 _CODEC = SnapshotCodec(StorageSnapshot, VERSION)
@@ -35,6 +37,7 @@ def dump(state: StorageState) -> bytes:
             [row for _, row in sorted(state.datasets.items())],
             sorted(state.dataset_owners.items()),
             sorted(state.queues),
+            sorted(state.owner_uids.items()),
         )
     )
 
@@ -51,4 +54,5 @@ def load(data: bytes) -> StorageState:
     state.datasets = {row.id: row for row in document.datasets}
     state.dataset_owners = dict(document.dataset_owners)
     state.queues = set(document.queues)
+    state.owner_uids = dict(document.owner_uids)
     return state

@@ -62,6 +62,9 @@ class StorageState:
         #: {name of a dataset: owner of all its versions}; a name is never free again.
         self.dataset_owners: dict[str, str] = {}
         self.queues: set[str] = set()
+        #: {owner that has had a volume: user id of its files}; never given to another, who could then open them. That of a queue that is
+        #: gone stands under "queue:PATH#ID".
+        self.owner_uids: dict[str, int] = {}
         #: Derived: {(class, owner): sum of the quotas}, {class: its volumes}
         self.quota_bytes: Counter[tuple[str, str]] = Counter()
         self.volume_counts: Counter[str] = Counter()

@@ -32,6 +32,8 @@ class VolumeCreated(EventBase, tag=True, frozen=True, kw_only=True):
     storage_class: str
     quota_bytes: int
     by: str = ""
+    #: User id of its files on disk, one for all volumes of an owner; 0: made before nodes mounted volumes, which they do not mount.
+    uid: int = 0
 
 
 class VolumeResized(EventBase, tag=True, frozen=True, kw_only=True):

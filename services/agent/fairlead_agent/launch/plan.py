@@ -29,17 +29,19 @@ from fairlead_schemas.jobfile.agent_fields import (
     output_of,
     project_directory,
     secret_of,
-    volume_of,
+    volumes_of,
     work_faults,
 )
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, AppWords, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.jobfile.outputs import output_faults, outputs_of
 from fairlead_schemas.policies.apps import App
 from fairlead_schemas.policies.launchers import LED, launcher_of
+from fairlead_schemas.policies.storage import volume_variable
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.events import StartFault
+from fairlead_schemas.wire.volumes import VolumeGrant
 
 #: Set where the job's own are not: two that exclude each other would end Open MPI.
 _EXCLUDES = {
@@ -196,7 +198,7 @@ class Program(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     workdir: str = ""
     project: str = ""
-    volumes: list[str | VolumeWords] = []
+    volumes: list[str | VolumeWords] | dict[str, str] = []
     secrets: list[str | SecretWords] = []
     launcher: str = ""
     processesPerNode: int | None = None  # noqa: N815 -- the job file's spelling
@@ -254,6 +256,8 @@ class Launch(NamedTuple):
     app: App | None = None
     #: Path of the directory of its own that becomes `work` in the run's directory (files/sync_tree.py); "" for none.
     work: str = ""
+    #: The cluster's volumes among `volumes`, by name, as the gateway says that the run may have them.
+    stored: Mapping[str, VolumeGrant] = {}
 
 
 class Unlaunchable(ValueError):
@@ -284,7 +288,8 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
 
     Raises Unlaunchable for volumes and secrets that cannot be given.
     """
-    if (program.volumes or program.secrets) and not place.containers:
+    volumes = tuple(volumes_of(program.volumes).values())
+    if (program.secrets or not all(each.made for each in volumes)) and not place.containers:
         raise Unlaunchable(
             "its volumes and secrets need containers, and this node runs jobs as processes; ask for a node with "
             "nodeSelector: {fairlead/runtime: docker}",
@@ -306,7 +311,7 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         hostfile=hostfile(hosts, ranks.slots) if len(hosts) > 1 else "",
         own_env=tuple(program.env),
         project=project_directory(program.project),
-        volumes=tuple(volume_of(each) for each in program.volumes),
+        volumes=volumes,
         secrets=tuple(secret_of(each) for each in program.secrets),
         ranks=ranks,
         box=place.boxes.replace("{run}", key.name) if boxed else "",
@@ -394,6 +399,8 @@ def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ran
         env["PATH"] = f"{box}/slurm:{env.get('PATH', DEFAULT_PATH)}"
         env.setdefault("BASH_ENV", f"{box}/slurm/profile")  # login shells set PATH anew
     env["FAIRLEAD_GPUS"] = gpus
+    for volume in volumes_of(program.volumes).values():
+        env[volume_variable(volume.name)] = volume.path
     # No device granted hides them all ("void"): an unset variable would show every GPU of the machine.
     env["CUDA_VISIBLE_DEVICES"] = gpus
     env["NVIDIA_VISIBLE_DEVICES"] = gpus or "void"

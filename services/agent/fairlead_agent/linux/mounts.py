@@ -5,15 +5,18 @@ A path that is checked first and opened later may lead elsewhere by then; an ope
 callers that mount or read get a file descriptor from here, never a path.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
 import stat
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 _NOSUID, _NODEV, _NOEXEC = 2, 4, 8
 #: Of mount_setattr(2), the same on every machine.
-_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
+_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 1, 2, 4, 0x100000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _EMPTY_PATH, _CLONE, _CLOEXEC, _FROM_EMPTY_PATH, _HERE = 0x1000, 1, os.O_CLOEXEC, 4, -100
 _DETACH = 2
@@ -33,8 +36,9 @@ def mount_memory(target: str, size_mib: int) -> None:
         _mount("tmpfs", target, "tmpfs", flags, options)  # before Linux 6.4
 
 
-def bind(source: int, target: str, *, read_only: bool) -> None:
-    """Bind the directory open as `source` to `target`, too: only its own file system, without the mounts below it.
+def bind(source: int, target: str, *, read_only: bool, owner: tuple[int, int, int] | None = None) -> None:
+    """Bind the directory open as `source` to `target`, too: only its own file system, without the mounts below it. `owner`: (id of
+    user and group of files on disk, user and group that they have in the mount), where these differ: an idmapped mount.
 
     The restrictions are set before the mount is attached. So the mount never appears with fewer restrictions, not even
     where mounts propagate to other namespaces. Raises OSError (ENOSYS before Linux 5.12).
@@ -42,12 +46,44 @@ def bind(source: int, target: str, *, read_only: bool) -> None:
     tree = _call(_OPEN_TREE, source, b"", _EMPTY_PATH | _CLONE | _CLOEXEC)
     try:
         wanted = _ATTR_NOSUID | _ATTR_NODEV | (_ATTR_RDONLY if read_only else 0)
-        attributes = (ctypes.c_uint64 * 4)(wanted, 0, 0, 0)
-        size = ctypes.c_size_t(ctypes.sizeof(attributes))
-        _call(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, ctypes.byref(attributes), size)
+        with contextlib.ExitStack() as stack:
+            users = 0
+            if owner is not None:
+                users = _user_namespace(*owner)
+                stack.callback(os.close, users)
+                wanted |= _ATTR_IDMAP
+            attributes = (ctypes.c_uint64 * 4)(wanted, 0, 0, users)
+            size = ctypes.c_size_t(ctypes.sizeof(attributes))
+            _call(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, ctypes.byref(attributes), size)
         _call(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH)
     finally:
         os.close(tree)
+
+
+def _user_namespace(on_disk: int, user: int, group: int) -> int:
+    """Return a descriptor of a user namespace that maps one user and one group; the caller closes it. Raises OSError.
+
+    A namespace needs a process to be made in: a child that answers one byte once it is in its own, and ends with its input.
+    """
+    child = subprocess.Popen(["unshare", "--user", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    assert child.stdin is not None and child.stdout is not None
+    try:
+        child.stdin.write(b"x")
+        if child.stdout.read(1) != b"x":
+            raise OSError(errno.EPERM, "a user namespace cannot be made")
+        for file, seen in (("uid_map", user), ("gid_map", group)):
+            Path(f"/proc/{child.pid}/{file}").write_text(f"{on_disk} {seen} 1\n")
+        return os.open(f"/proc/{child.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        child.stdin.close()
+        child.wait()
+        child.stdout.close()
+
+
+def detach(target: str) -> None:
+    """Take a mount away that nothing uses. Raises OSError (EBUSY while a file of it is open)."""
+    if _libc.umount2(os.fsencode(target), 0):
+        raise _error(target)
 
 
 def unmount(target: str) -> None:

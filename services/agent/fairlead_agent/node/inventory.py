@@ -12,6 +12,7 @@ from fairlead_agent.linux.machine import interface_of
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import RESERVED_CPUS, Settings
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_schemas.policies.storage import STORAGE_LABEL
 from fairlead_schemas.wire.resources import Inventory
 
 
@@ -25,6 +26,7 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
         **pool_labels(settings.pool),
         "fairlead/runtime": runtime.name,
         "fairlead/devices": devices.name,
+        **{f"{STORAGE_LABEL}{name}": place.backend for name, place in settings.grants.storage.items()},
     }
     gpus = devices.gpus()
     if injection := runtime.injection([gpu.uuid for gpu in gpus]):

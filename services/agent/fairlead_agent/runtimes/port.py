@@ -11,8 +11,10 @@ from typing import NamedTuple, Protocol
 from fairlead_agent.core.runs import Emit, Found, RunKey
 from fairlead_agent.launch.plan import Launch
 from fairlead_agent.runtimes.entered import Entered
+from fairlead_agent.runtimes.stored_volumes import StoredVolumes
 from fairlead_schemas.jobfile.agent_fields import OutputBounds
 from fairlead_schemas.wire.terminal import StartCommand
+from fairlead_schemas.wire.volumes import VolumeGrant
 
 #: Of what a command has printed, the end.
 OUTPUT_BYTES_MAX = 1000
@@ -26,11 +28,30 @@ class Executed(NamedTuple):
     output: str = ""
 
 
+class VolumeHoldings(Protocol):
+    """Volumes that a runtime has mounted for its runs. The methods block."""
+
+    stored: StoredVolumes
+
+    def grants(self) -> dict[RunKey, list[VolumeGrant]]:
+        """Return the volumes of each run that holds some."""
+        ...
+
+    def note(self, key: RunKey, grants: Sequence[VolumeGrant]) -> None:
+        """Note the volumes of a run as they are now."""
+        ...
+
+
 class Runtime(Protocol):
     """Runtime for programs of one kind."""
 
     #: "process" or "docker", as the inventory states it.
     name: str
+
+    @property
+    def holdings(self) -> VolumeHoldings | None:
+        """Volumes that it mounts into its runs; None where its runs are not in containers."""
+        ...
 
     async def open(self, emit: Emit) -> None:
         """Get ready to start runs, and to emit RunPreparing, RunStarted, RunStartFailed and RunExited. Raises RuntimeUnfit with a

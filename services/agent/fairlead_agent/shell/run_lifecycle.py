@@ -29,6 +29,7 @@ from fairlead_agent.runtimes.run_directory import write_note
 from fairlead_agent.runtimes.run_files import keep_outputs
 from fairlead_agent.shell.gpu_use import GpuUseWatcher
 from fairlead_agent.shell.output import OutputShipper
+from fairlead_agent.shell.volume_keeper import VolumeKeeper
 from fairlead_bus.port import Bus, BusError
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import RunOrder
@@ -60,13 +61,14 @@ class RunStarter:
         preparation: LaunchPreparation,
         checks: Checks,
         trees: SyncTrees,
+        volumes: VolumeKeeper,
         *,
         emit: Emit,
         may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._preparation = preparation
-        self._checks, self._trees = checks, trees
+        self._checks, self._trees, self._volumes = checks, trees, volumes
         #: Parts of gangs that may start: their node was looked at.
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
@@ -111,7 +113,7 @@ class RunStarter:
             launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
             if launch.app is not None:
                 launch.env.update(environment_of(launch.app))
-            if len(order.nodes) > 1 or launch.output.work:
+            if len(order.nodes) > 1 or launch.output.work or any(each.made for each in launch.volumes):
                 self._spawn(self._guarded(launch.key, self._prepare_and_start(launch)))
                 return
             self._preparation.prepare(launch)
@@ -155,8 +157,13 @@ class RunStarter:
         self._emit(RunStartFailed(key, f"its agent could not start it: {type(error).__name__}: {error}"))
 
     async def _prepare_and_start(self, launch: Launch) -> None:
-        """Start a run when its directory is here; a rank, when every rank's node could start its own."""
+        """Start a run when its volumes and its directory are here; a rank, when every rank's node could start its own."""
         try:
+            if any(each.made for each in launch.volumes):
+                granted = await self._volumes.granted(launch)
+                if granted is None:
+                    return
+                launch = granted
             if launch.output.work:
                 launch = launch._replace(work=await self._trees.stage(launch.key, launch.sync))
             if len(launch.order.nodes) > 1:

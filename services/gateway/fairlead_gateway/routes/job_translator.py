@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_schemas.jobfile.agent_fields import volumes_of
 from fairlead_schemas.jobfile.alike import JobResolver
 from fairlead_schemas.jobfile.job_spec import JobSpec
 from fairlead_schemas.jobfile.resolve import decode_and_check
@@ -40,6 +41,8 @@ class Submission(NamedTuple):
     depends_on: tuple[str, ...] = ()
     #: The directory that goes with it, by name; "" for none.
     sync: str = ""
+    #: It names volumes: who may have them is to be looked up.
+    has_volumes: bool = False
 
     def command(self, command_id: str, key: str = "", authority_field: bytes = b"") -> bytes:
         """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user. `authority_field`: of the sender."""
@@ -74,7 +77,14 @@ class JobTranslator:
         self._young[user, body] = submission
 
     def _translate(self, user: str, body: bytes) -> Submission:
-        spec = decode_and_check(body, self._registries)
+        return self.submission(user, self.spec(body))
+
+    def spec(self, body: bytes) -> JobSpec:
+        """Decode one job file (JSON). Raise InvalidJob naming each bad field."""
+        return decode_and_check(body, self._registries)
+
+    def submission(self, user: str, spec: JobSpec) -> Submission:
+        """Translate one job file without remembering it. Raise InvalidJob."""
         command = self._resolver.resolve(spec, user)
         before, marker, after = _encode(command).partition(b'"id":"')
         return Submission(
@@ -87,12 +97,17 @@ class JobTranslator:
             command.project,
             tuple(one.job for one in command.after),
             spec.sync,
+            bool(spec.volumes),
         )
 
 
-def container_field(spec: JobSpec) -> str:
-    """Return the first field of a job file that only nodes with containers can follow, "" for none."""
-    return "volumes" if spec.volumes else "secrets" if spec.secrets else ""
+def container_field(spec: JobSpec, *, several_users: bool = True) -> str:
+    """Return the first field of a job file that only nodes with containers can follow, "" for none. `several_users`: without containers
+    several people's processes would share a node, where each could open the others' volumes.
+    """
+    if any(several_users or not each.made for each in volumes_of(spec.volumes).values()):
+        return "volumes"
+    return "secrets" if spec.secrets else ""
 
 
 def runtime_error(has_image: bool, needs_container: str, runtimes: frozenset[str]) -> FieldError | None:

@@ -21,6 +21,7 @@ from fairlead_gateway.access.rate_limit import RateLimit
 from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal
 from fairlead_gateway.access.submits import queues_beside, require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
+from fairlead_gateway.access.volumes import with_volumes
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
 from fairlead_gateway.errors import JSON, HttpError, HttpResponse, bad_field, rejected, wrong_media_type
 from fairlead_gateway.http_messages import (
@@ -162,8 +163,13 @@ class SubmitRoutes:
         """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it; HttpError (403,
         422) where the caller may not submit it."""
         submission: Submission = self._translator.translate(user, body)
+        needs_container = submission.needs_container
+        if submission.has_volumes:  # not remembered: what the names mean depends on the views, and on the caller
+            spec = with_volumes(self._views, caller, self._translator.spec(body))
+            needs_container = container_field(spec, several_users=not caller.is_open)
+            submission = self._translator.submission(user, spec)
         runtimes = self._views.nodes.runtimes()
-        error = runtime_error(submission.has_image, submission.needs_container, runtimes)
+        error = runtime_error(submission.has_image, needs_container, runtimes)
         if error is not None:
             raise InvalidJob([error])
         if not caller.is_open:
@@ -383,8 +389,9 @@ class DryRunRoutes:
         return explanation.accepted_dry_run(self._views, command, raw, outcome, sequence, now_ns)
 
     def _resolve(self, head: RequestHead, body: bytes) -> SubmitJob:
-        spec = decode_and_check(body, self._registries)
-        error = runtime_error(bool(spec.image), container_field(spec), self._views.nodes.runtimes())
+        spec = with_volumes(self._views, head.caller, decode_and_check(body, self._registries))
+        needs_container = container_field(spec, several_users=not head.caller.is_open)
+        error = runtime_error(bool(spec.image), needs_container, self._views.nodes.runtimes())
         if error is not None:
             raise InvalidJob([error])
         command = resolve(spec, command_id="", user=head.user, registries=self._registries)

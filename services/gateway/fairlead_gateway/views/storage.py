@@ -29,6 +29,7 @@ class StoredRow(msgspec.Struct, frozen=True):
     #: Of a volume.
     storage_class: str = ""
     quota_bytes: int = 0
+    uid: int = 0
     #: Of a dataset.
     digest: str = ""
     size_bytes: int = 0
@@ -92,7 +93,7 @@ class StorageView:
 
     def _create(self, event: ev.VolumeCreated, seq: int, at_ns: int) -> None:
         self.volumes[event.volume] = StoredRow(
-            event.volume, event.owner, event.by, at_ns, seq, event.storage_class, event.quota_bytes
+            event.volume, event.owner, event.by, at_ns, seq, event.storage_class, event.quota_bytes, event.uid
         )
 
     def _resize(self, event: ev.VolumeResized, _seq: int, _at_ns: int) -> None:

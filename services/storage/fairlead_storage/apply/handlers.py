@@ -20,6 +20,8 @@ def _class_removed(state: StorageState, event: ev.StorageClassRemoved, at: Event
 
 def _created(state: StorageState, event: ev.VolumeCreated, at: EventPosition) -> None:
     state.put_volume(VolumeRow(event.volume, event.owner, event.storage_class, event.quota_bytes, at.sequence))
+    if event.uid:
+        state.owner_uids[event.owner] = event.uid
 
 
 def _resized(state: StorageState, event: ev.VolumeResized, at: EventPosition) -> None:
@@ -49,6 +51,9 @@ def _queue_removed(state: StorageState, event: ev.QueueRemoved, at: EventPositio
     owner = f"queue:{event.path}"
     for volume in [each for each in state.volumes.values() if each.owner == owner]:
         state.put_volume(msgspec.structs.replace(volume, owner=""))
+    if owner in state.owner_uids:  # its volumes keep the id, and a new queue of the name gets another
+        uid = state.owner_uids.pop(owner)
+        state.owner_uids[f"{owner}#{uid}"] = uid
     for name in [name for name, of in state.dataset_owners.items() if of == owner]:
         state.dataset_owners[name] = ""
 

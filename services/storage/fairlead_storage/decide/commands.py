@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_bus.core import CommandRefusal, CommitDraft, EventPosition, encoded_bytes, rejected, undecodable
-from fairlead_schemas.policies.storage import GROWS_ONLY, StorageWordError, VolumeOwner, parse_dataset, parse_owner
+from fairlead_schemas.policies.storage import (
+    GROWS_ONLY,
+    OWNER_UID_FIRST,
+    OWNER_UID_LAST,
+    StorageWordError,
+    VolumeOwner,
+    parse_dataset,
+    parse_owner,
+)
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.quantities import format_memory
 from fairlead_schemas.wire import commands as cmd
@@ -118,6 +126,8 @@ def _create(state: StorageState, command: cmd.CreateVolume, cause: str) -> ev.Vo
         )
     if name in state.volumes or name in state.dataset_owners:
         return CommandRefusal("conflict", f"volume: the name {name} is taken: choose another one")
+    if str(owner) not in state.owner_uids and len(state.owner_uids) > OWNER_UID_LAST - OWNER_UID_FIRST:
+        return CommandRefusal("too_many", "owner: no user ids are left for the volumes of another owner")
     if len(state.volumes) >= VOLUMES_MAX:
         return CommandRefusal("too_many", f"expected at most {VOLUMES_MAX} volumes")
     if refusal := _quota_fault(state, kind, owner, command.quota_bytes, held=0):
@@ -129,6 +139,7 @@ def _create(state: StorageState, command: cmd.CreateVolume, cause: str) -> ev.Vo
         storage_class=kind.name,
         quota_bytes=command.quota_bytes,
         by=command.user,
+        uid=state.owner_uids.get(str(owner)) or OWNER_UID_FIRST + len(state.owner_uids),
     )
 
 

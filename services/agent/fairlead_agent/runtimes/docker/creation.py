@@ -72,9 +72,9 @@ def create(
     if wrong := template.differences(config["HostConfig"], inspected, engine):
         api.remove_container(name, v=True, force=True)
         raise ContainerMismatch("the engine created another container than asked for: " + "; ".join(wrong))
-    if launch.secrets:
+    if launch.secrets or launch.stored:
         uid, gid = user_of(api, name, str(inspected["Config"].get("User") or ""))
-        holdings.give(launch.key, engine.first_uid + uid, engine.first_uid + gid)
+        holdings.give(launch, engine.first_uid + uid, engine.first_uid + gid)
     return str(inspected["Id"])
 
 
@@ -93,7 +93,9 @@ def user_of(api: docker.APIClient, name: str, user: str) -> tuple[int, int]:
     users = _users(_etc_passwd(api, name))
     known = users.get(who) or ((int(who), 0) if who.isdecimal() else None)
     if known is None:
-        raise ValueError(f'the image sets its user to "{user[:80]}", but has no such user; it cannot be given secrets')
+        raise ValueError(
+            f'the image sets its user to "{user[:80]}", but has no such user; it cannot be given secrets or volumes'
+        )
     return known
 
 

@@ -80,7 +80,7 @@ class DockerRuntime:
         gang_network: GangNetwork = "bridge",
         registries: Registries = PUBLIC_ONLY,
     ) -> None:
-        self.holdings = Holdings(base, grants)
+        self.holdings = Holdings(base, grants, node)
         self._limits = limits
         self._require_userns = require_userns
         self._gang_network: GangNetwork = gang_network

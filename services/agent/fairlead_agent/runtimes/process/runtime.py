@@ -125,6 +125,7 @@ class ProcessRuntime:
     """Runs of one node as plain processes."""
 
     name = "process"
+    holdings = None
 
     def __init__(self, base: Path, node: str, incarnation: str, *, keep: int | Keep = KEEP_ENDED) -> None:
         self.directories = RunDirectories(base / "runs", keep)
