@@ -49,12 +49,12 @@ class VolumeUse(NamedTuple):
 
 
 def run_tool(argv: Sequence[str]) -> None:
-    """Run a tool of the system. Raises OSError with its last words."""
+    """Run a tool of the system. Raises OSError with its last words. Of e2fsck, 1 means that the file system is well again."""
     try:
         done = subprocess.run(argv, capture_output=True, timeout=TOOL_S, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as error:
         raise OSError(0, f"{argv[0]} takes longer than {TOOL_S} s") from error
-    if done.returncode:
+    if done.returncode > (argv[0] == "e2fsck"):
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no words"]
         raise OSError(0, f"{argv[0]} has failed: {words[-1][:200]}")
 
@@ -85,8 +85,18 @@ class StoredVolumes:
             os.close(root)
 
     def bound(self, grant: VolumeGrant) -> None:
-        """Give a volume that is open its quota as of now. Raises VolumeUnusable."""
+        """Give a volume that is mounted its quota as of now. Raises VolumeUnusable; an image then grows when it is next mounted."""
         os.close(self.open(grant))
+        place = self._place(grant)
+        if place.backend == "ext4-image":
+            try:
+                with self._lock:
+                    self._grow_mounted(place, grant)
+            except (OSError, Closed) as error:
+                raise VolumeUnusable(
+                    f'volume "{grant.name}" cannot grow while it is mounted: {error.strerror if isinstance(error, OSError) else error} (the '
+                    "kernel wants CAP_SYS_RESOURCE for it): it grows when it is next mounted"
+                ) from error
 
     def path(self, grant: VolumeGrant) -> str:
         """Return the path of a volume for a program of the agent's own user. Raises VolumeUnusable."""
@@ -170,9 +180,14 @@ class StoredVolumes:
         if fresh:
             self._format(root, grant)
         if not point.is_mount():
+            if self._enlarge(root, grant):
+                with contextlib.suppress(
+                    OSError
+                ):  # a run that ends now may hold it still: it is mounted as it is, and grows later
+                    self._run(["e2fsck", "-f", "-p", os.path.realpath(image)])
+                    self._run(["resize2fs", os.path.realpath(image)])
             point.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._run(["mount", "-t", "ext4", "-o", "loop,nosuid,nodev,noatime", os.path.realpath(image), str(point)])
-        self._grow(root, grant, point)
         mounted = open_path(str(point))
         try:
             directory = open_below(mounted, (_FILES,), make_mode=0o700)
@@ -204,18 +219,27 @@ class StoredVolumes:
         self._run(["mkfs.ext4", "-q", "-F", "-m", "0", os.path.realpath(f"/proc/self/fd/{root}/{new}")])
         os.rename(new, name, src_dir_fd=root, dst_dir_fd=root)
 
-    def _grow(self, root: int, grant: VolumeGrant, point: Path) -> None:
+    def _enlarge(self, root: int, grant: VolumeGrant) -> bool:
+        """Give the image's file the bytes of its quota. True: its file system is smaller than that."""
         image = os.open(f"{_key(grant)}.img", os.O_RDWR | _OPEN, dir_fd=root)
         try:
-            size = os.fstat(image).st_size
-            if size < grant.quota_bytes:
+            if os.fstat(image).st_size < grant.quota_bytes:
                 os.ftruncate(image, grant.quota_bytes)
+            superblock = os.pread(image, 64, 1024)
         finally:
             os.close(image)
-        device = f"/dev/loop{os.minor(point.stat().st_dev)}"
-        if _device_bytes(device) + 4096 <= grant.quota_bytes:
-            self._run(["losetup", "-c", device])
-            self._run(["resize2fs", device])
+        block = 1024 << int.from_bytes(superblock[24:28], "little")
+        return int.from_bytes(superblock[4:8], "little") * block + block <= grant.quota_bytes
+
+    def _grow_mounted(self, place: StoragePlace, grant: VolumeGrant) -> None:
+        root = open_path(place.path)
+        try:
+            if self._enlarge(root, grant):
+                device = f"/dev/loop{os.minor((self._images / _key(grant)).stat().st_dev)}"
+                self._run(["losetup", "-c", device])
+                self._run(["resize2fs", device])
+        finally:
+            os.close(root)
 
     # ------------------------------------------------------------------------------- one node at a time
 
@@ -279,10 +303,6 @@ def _locked(root: int, name: str) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
-
-
-def _device_bytes(device: str) -> int:
-    return int(Path(f"/sys/block/{Path(device).name}/size").read_text()) * 512
 
 
 def _sizes(directory: int) -> Iterator[int]:

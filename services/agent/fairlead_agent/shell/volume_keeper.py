@@ -94,9 +94,8 @@ class VolumeKeeper:
             if before.quota_bytes != after.quota_bytes:
                 try:
                     holdings.stored.bound(after)
-                except VolumeUnusable as error:
+                except VolumeUnusable as error:  # noted all the same: a kernel that refuses would refuse at each look
                     _log.warning("a volume could not be given its quota", volume=after.name, reason=str(error))
-                    return
         holdings.note(key, wanted)
 
     async def _ask(self, key: RunKey) -> VolumeGrants | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import docker
 import docker.errors
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
@@ -27,8 +28,9 @@ from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of
 from fairlead_agent.runtimes.docker.holdings import Holdings
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION, LABEL_JOB
-from fairlead_agent.settings import Grants, NodeMount
+from fairlead_agent.settings import Grants, NodeMount, StoragePlace
 from fairlead_schemas.jobfile.agent_fields import Secret, Volume
+from fairlead_schemas.wire.volumes import VolumeGrant
 from tests.agent.runtime_watch import Watch, incarnation, launch
 from tests.agent.runtimes.docker.hostile_jobs import ALWAYS, ORDERS, PROGRAMS, launched
 from tests.agent.runtimes.docker.image import ensure_image
@@ -53,7 +55,9 @@ class ContainerNode:
         (base / "datasets/one").write_text("1")
         (base / "secrets/vision/hf-token").write_bytes(SECRET)
         listed = {"datasets": NodeMount(path=str(base / "datasets"))}
-        self.grants = Grants(listed, str(base / "volumes"), str(base / "secrets"))
+        (base / "images").mkdir(mode=0o700)
+        storage = {"images": StoragePlace(path=str(base / "images"), backend="ext4-image")}
+        self.grants = Grants(listed, str(base / "volumes"), str(base / "secrets"), storage)
         self.watch = Watch()
         self.runtime = self.make()
 
@@ -315,6 +319,63 @@ async def test_an_image_grants_itself_nothing(node: ContainerNode) -> None:
     assert "WorkingDir: expected an absolute path outside of /proc" in await node.refused(
         python("7132", "", image=door)
     )
+
+
+WRITES = """
+import errno, os, sys
+wrote = 0
+with open("/data/big", "wb", buffering=0) as file:
+    try:
+        for _ in range(int(sys.argv[1])):
+            wrote += file.write(bytes(2**20))
+            os.fsync(file)
+    except OSError as error:
+        print(errno.errorcode[error.errno], end=" ")
+found = os.stat("/data/big")
+print(found.st_uid == os.getuid(), found.st_gid == os.getgid(), os.stat("/data").st_uid == os.getuid(), wrote > 8 * 2**20)
+"""
+
+
+def mounted_below(base: Path) -> list[str]:
+    """Return the mounts of this machine that are below a directory."""
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(base) in line]
+
+
+@needs_root
+async def test_two_users_have_volumes_of_their_own_with_quotas_that_hold(node: ContainerNode) -> None:
+    """Programs of unlike users own their files inside, the disk has the owners' ids; a full volume is full for its run alone, grows for the
+    next one, and a reader cannot write."""
+    stored, holdings = {}, node.runtime.holdings
+    for job, image, uid in (("7151", "app", 2_000_000_001), ("7152", "", 2_000_000_002)):
+        stored[job] = VolumeGrant(
+            name="data",
+            made=int(job),
+            storage_class="images",
+            backend="ext4-image",
+            quota_bytes=16 << 20,
+            uid=uid,
+            write=True,
+        )
+        user = ensure_image_with("app", "USER app") if image else ""
+        run = python(job, WRITES, "20" if image else "9", image=user)
+        run = run._replace(volumes=(Volume("data", "/data", False, False, int(job)),), stored={"data": stored[job]})
+        exit, said = await node.run(run)
+        assert (exit.code, said.split()) == (0, [*(["ENOSPC"] if image else []), *["True"] * 4]), said
+        inside = holdings.stored.open(stored[job])
+        found = os.stat("big", dir_fd=inside)
+        os.close(inside)
+        node.runtime.release(run.key)
+        assert (found.st_uid, found.st_gid) == (uid, uid)
+    larger = msgspec.structs.replace(stored["7151"], quota_bytes=40 << 20)
+    await eventually_async(lambda: not mounted_below(node.base))
+    run = python("7153", WRITES, "20", image=ensure_image_with("app", "USER app"))
+    volume = Volume("data", "/data", False, False, 7151)
+    _, said = await node.run(run._replace(volumes=(volume,), stored={"data": larger}))
+    assert said.split() == ["True"] * 4
+    reader = msgspec.structs.replace(larger, write=False)
+    run = python("7154", "open('/data/x', 'w')")._replace(volumes=(volume,), stored={"data": reader})
+    exit, said = await node.run(run)
+    assert exit.code == 1 and "Read-only file system" in said
 
 
 @needs_root
