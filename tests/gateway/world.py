@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 from msgspec import structs
@@ -44,9 +45,12 @@ class PlayedNode:
         batch = rp.ReportBatch(node=self.name, incarnation=f"i-{self.name}", reports=[make(self._n)])
         await self._bus.publish(subjects.report(self.name), rp.encode(batch))
 
-    async def join(self, gpus: int = 8, runtime: str = "process") -> None:
+    async def join(
+        self, gpus: int = 8, runtime: str = "process", labels: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """First report: what it has."""
-        found = structs.replace(inventory(self.name, gpus), runtime=runtime)
+        found = inventory(self.name, gpus)
+        found = structs.replace(found, runtime=runtime, labels={**found.labels, **labels})
         await self._report(lambda n: rp.InventorySeen(n=n, boot_id="boot", inventory=found))
 
     async def start(self, job: str, rank: int = 0, attempt: int = 1) -> None:
@@ -156,10 +160,10 @@ class GatewayWorld(Gatehouse):
             )
         await eventually_async(lambda: not any(row.lost for row in rows.values() if row.id != name))
 
-    async def node(self, name: str, gpus: int = 8, *, runtime: str = "process") -> PlayedNode:
-        """A node that has joined."""
+    async def node(self, name: str, gpus: int = 8, *, runtime: str = "process", **labels: str) -> PlayedNode:
+        """A node that has joined. `labels`: more of them, below "fairlead/storage."."""
         node = PlayedNode(self.hub.connect(), name)
-        await node.join(gpus, runtime)
+        await node.join(gpus, runtime, {f"fairlead/storage.{name}": value for name, value in labels.items()})
         await eventually_async(lambda: name in self.gateway.views.nodes.rows)
         return node
 

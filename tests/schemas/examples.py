@@ -505,6 +505,7 @@ EVENTS: list[events.EventBase] = [
         storage_class="shared",
         quota_bytes=2**39,
         by="p7f3k",
+        uid=2_000_000_000,
     ),
     events.VolumeResized(cause="cmd:c63", volume="data", quota_bytes=2**40, by="p7f3k"),
     events.VolumeDeleted(cause="cmd:c64", volume="data", by="p7f3k"),

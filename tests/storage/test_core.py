@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas.policies.storage import ENFORCEMENT, StorageWordError, parse_dataset, parse_owner
+from fairlead_schemas.policies.storage import ENFORCEMENT, OWNER_UID_FIRST, StorageWordError, parse_dataset, parse_owner
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_storage.state import QUOTA_BYTES_MAX, broken
@@ -16,8 +16,9 @@ REMOVED = ev.QueueRemoved(cause="c", path="research")
 
 
 def test_a_volume_is_made_resized_and_deleted() -> None:
-    """Each by one event; afterwards nothing of it is left."""
+    """Each by one event; afterwards nothing of it is left but the user id, which is no other owner's ever."""
     world = StorageWorld()
+    world.send(world.volume("before"), world.make(cmd.DeleteVolume, volume="before"))
     empty = world.core.snapshot()
     (made,) = world.send(world.volume("data", gib=3))
     assert isinstance(made, ev.VolumeCreated) and made.quota_bytes == 3 * GIB
@@ -26,6 +27,20 @@ def test_a_volume_is_made_resized_and_deleted() -> None:
     assert isinstance(resized, ev.VolumeResized)
     world.send(world.make(cmd.DeleteVolume, volume="data"))
     assert world.core.snapshot() == empty
+
+
+def test_files_of_an_owner_have_one_user_id_that_no_other_owner_ever_gets() -> None:
+    """Also of a queue that was removed and made again: files of the first one stay closed to the second one."""
+    world = StorageWorld()
+    first, second, other = world.send(
+        world.volume("a", "queue:research"), world.volume("b", "queue:research"), world.volume("c", "user:ann")
+    )
+    assert (first.uid, second.uid, other.uid) == (OWNER_UID_FIRST, OWNER_UID_FIRST, OWNER_UID_FIRST + 1)
+    world.queue_events(REMOVED, ev.QueueConfigured(cause="c", path="research", settings=None))
+    again, same, new = world.send(
+        world.volume("d", "queue:research"), world.volume("e", "user:ann"), world.volume("f", "project:llm")
+    )
+    assert [each.uid - OWNER_UID_FIRST for each in (again, same, new)] == [2, 1, 3]
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_every_wrong_type_is_reported_with_the_key_of_its_map(read: Callable[[di
             "expected a word or a whole number, found nothing; give it a value, or leave the field out"
         ),
         "groups[1].nodeSelector.zone": 'expected a word, found 1; put it in quotes: "1"',
-        "volumes[1].path": "unknown field; expected name, mountPath, readOnly, create; did you mean mountPath?",
+        "volumes[1].path": "unknown field; expected name, mountPath, readOnly, create, made; did you mean mountPath?",
         "checkpoint.signal": 'expected a word, found 10; put it in quotes: "10"',
         "topology.require[1]": 'expected a word, found 1; put it in quotes: "1"',
         "nodse": "unknown field; did you mean nodes?",

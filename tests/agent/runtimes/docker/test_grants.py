@@ -79,7 +79,7 @@ def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
     assert (own / "v0/one").read_text() == "1"
     (own / "v2/saved").write_text("step 1")
     assert (tree / "volumes/vision/ckpt/saved").read_text() == "step 1"
-    held.give(wanted.key, 1000, 1000)
+    held.give(wanted, 1000, 1000)
     secret = (own / "s0").stat()
     assert (oct(secret.st_mode & 0o7777), secret.st_uid, (own / "s0").read_bytes()) == ("0o400", 1000, b"s3cret")
     assert (own.stat().st_mode & 0o077, held.directory.stat().st_mode & 0o077) == (0, 0)
