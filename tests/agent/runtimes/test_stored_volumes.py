@@ -192,7 +192,12 @@ def test_a_directory_counts_each_file_once_and_follows_no_link(tmp_path: Path) -
 def test_a_volume_that_is_a_link_is_refused(tmp_path: Path) -> None:
     """A name in the place of a class that leads elsewhere is followed neither for directories nor for images."""
     (tmp_path / "elsewhere").mkdir()
-    for backend, name in (("directory", "7-data"), ("ext4-image", "7-data.img"), ("ext4-image", "7-data.node")):
+    links: list[tuple[Backend, str]] = [
+        ("directory", "7-data"),
+        ("ext4-image", "7-data.img"),
+        ("ext4-image", "7-data.node"),
+    ]
+    for backend, name in links:
         (tmp_path / name).mkdir()
         disk = Disk(tmp_path / name, backend)
         (disk.place / name).symlink_to(tmp_path / "elsewhere")
