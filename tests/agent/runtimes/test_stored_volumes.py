@@ -39,7 +39,8 @@ class Disk:
     def __init__(self, base: Path, backend: Backend) -> None:
         self.place = base / "place"
         self.place.mkdir(mode=0o700)
-        self.base, self.backend = base, backend
+        self.base = base
+        self.backend: Backend = backend
         self.nodes: list[StoredVolumes] = []
 
     def node(self, name: str = "n1") -> StoredVolumes:
@@ -113,7 +114,7 @@ def test_an_image_is_full_at_its_quota_and_grows_at_its_next_mount(images: Disk)
 
 @root_only
 def test_an_image_keeps_its_files_and_is_on_one_node_at_a_time(images: Disk) -> None:
-    """Also after its agent has died: the file beside the image names the node until that one has unmounted it."""
+    """Also after its agent has died: a file next to the image names the node until that one has unmounted it."""
     wanted, first, second = grant("ext4-image"), images.node("n1"), images.node("n2")
     directory = first.open(wanted)
     fill(directory, "a", 1)
@@ -190,7 +191,7 @@ def test_a_directory_counts_each_file_once_and_follows_no_link(tmp_path: Path) -
 
 @root_only
 def test_a_volume_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """A name in the place of a class that leads elsewhere is followed neither for directories nor for images."""
+    """A name in the place of a class that leads elsewhere is not followed, of directories and of images."""
     (tmp_path / "elsewhere").mkdir()
     links: list[tuple[Backend, str]] = [
         ("directory", "7-data"),

@@ -1,4 +1,4 @@
-"""Volumes of jobs: what names mean at submit, where such jobs start, and what a node is told when it starts one."""
+"""Volumes of jobs: what names mean at submit, where such jobs start, and the answers to a node that starts one."""
 
 from typing import Any
 

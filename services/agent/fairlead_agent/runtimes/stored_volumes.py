@@ -3,7 +3,7 @@
 Each volume is `<made>-<name>` in the place of its class, which is the agent's alone; programs reach nothing but the inside of a volume,
 through a mount. Files of a volume have one user id on disk, that of its owner. Everything here blocks. Start at `StoredVolumes.open`.
 
-A growable ext4 image is on one node at a time: two kernels that write to one file system destroy it. A file beside the image names the
+A growable ext4 image is on one node at a time: two kernels that write to one file system destroy it. A file next to the image names the
 node that has it mounted, also while no agent runs there.
 """
 
