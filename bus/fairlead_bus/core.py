@@ -246,7 +246,7 @@ type Rejection = (
 #: Characters of the name of a refused command's object.
 ABOUT_CHARS_MAX = 80
 #: Fields of commands that name their object, the most particular one first.
-_ABOUT = ("job", "node", "volume", "dataset", "name", "scope", "principal", "group", "token")
+_ABOUT = ("job", "node", "service", "volume", "dataset", "name", "scope", "principal", "group", "token")
 
 
 def rejected[R: Rejection](

@@ -96,6 +96,7 @@ LISTS = {
     "schemas/job": "docs/reference/jobs.md",
     "schemas/queues": "docs/reference/queues.md",
     "service-accounts": "`fairlead service-accounts list`",
+    "services": "`fairlead service list`",
     "storage-classes": "`fairlead volumes classes`",
     "tokens": "`fairlead tokens list`",
     "volumes": "`fairlead volumes list`",

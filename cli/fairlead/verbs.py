@@ -133,6 +133,12 @@ VERBS: tuple[Verb, ...] = (
         "session:session",
         "Start an application in the browser, such as a notebook; list, open, share or stop sessions.",
     ),
+    Verb(
+        "Jobs",
+        "service",
+        "service:service",
+        "Submit, list, scale or stop services, and make or revoke their keys.",
+    ),
     Verb("Jobs", "open", "session:open_app", "Open the application of a running session in the browser."),
     Verb("Jobs", "hold", "jobs:hold", "Keep waiting jobs from starting."),
     Verb("Jobs", "release", "jobs:release", "End a hold."),

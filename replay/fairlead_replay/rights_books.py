@@ -62,6 +62,8 @@ class RightsBooks:
         self._windows: dict[str, Timeline[tuple[str, ...]]] = {}
         #: {volume or dataset: its owner; None once it is gone}
         self._volumes: dict[str, Timeline[str | None]] = {}
+        #: {service: its owner, project and queue; None once it is stopped}
+        self._services: dict[str, Timeline[JobPlace | None]] = {}
         #: Queues that exist now.
         self.queues: set[str] = set()
 
@@ -96,6 +98,11 @@ class RightsBooks:
                 self._own(sequence, event.volume, None)
             case ev.DatasetAdded() if (name := event.dataset.partition("@")[0]) not in self._volumes:
                 self._own(sequence, name, event.owner)
+            case ev.ServiceApplied():
+                place = JobPlace(sequence, event.user, event.template.project, event.queue)
+                self._services.setdefault(event.service, Timeline()).set(sequence, place)
+            case ev.ServiceStopped():
+                self._services.setdefault(event.service, Timeline()).set(sequence, None)
             case ev.MaintenanceScheduled():
                 self._windows.setdefault(event.name, Timeline()).set(sequence, event.nodes)
             case _:
@@ -153,6 +160,13 @@ class RightsBooks:
         """Return the owner of a volume or dataset at a sequence; None if it was not there."""
         return self._volumes[volume].at(sequence) if volume in self._volumes else None
 
+    def service_at(self, name: str, sequence: int) -> Target | None:
+        """Return the target of a service at a sequence; None if it was not there."""
+        place = self._services[name].at(sequence) if name in self._services else None
+        if place is None:
+            return None
+        return Target(place.queue, self.pool_of(place.queue, sequence), place.project, "", "", place.owner)
+
     def plan_at(self, kind: str, name: str, sequence: int) -> tuple[str, ...] | None:
         """Return the nodes of a "rollout" or "window" at a sequence, also of one that has ended; None for none."""
         plans = self._rollouts if kind == "rollout" else self._windows
@@ -192,3 +206,7 @@ class PlacesAt:
         """Return the target of a volume or dataset."""
         owner = self.books.owner_at(name, self.sequence)
         return None if owner is None else owned_target(owner, self, name)
+
+    def service(self, name: str) -> Target | None:
+        """Return the target of a service."""
+        return self.books.service_at(name, self.sequence)

@@ -25,7 +25,9 @@ PROJECT = "project:"
 #: for its policies, so it is submitted by those alone who may submit in the project.
 FREE_PROJECTS = frozenset(("", DEFAULT_PROJECT))
 
-type Kind = Literal["cluster", "pool", "project", "queue", "job", "node", "rollout", "window", "volume", "owner", "own"]
+type Kind = Literal[
+    "cluster", "pool", "project", "queue", "job", "node", "rollout", "window", "volume", "owner", "own", "service"
+]
 
 
 class Need(NamedTuple):
@@ -75,6 +77,10 @@ class Things(Protocol):
         """Return the target of a volume or dataset."""
         ...
 
+    def service(self, name: str) -> Target | None:
+        """Return the target of a service."""
+        ...
+
 
 def owned_target(owner: str, things: Things, volume: str = "") -> Target:
     """Return the target of what belongs to an owner ("user:ann", "project:llm", "queue:research"); the cluster for any other text.
@@ -109,6 +115,9 @@ def targets_of(need: Need, things: Things, user: str) -> list[Target]:
         return [things.node(name) or CLUSTER]
     if kind == "volume":
         return [things.volume(name) or CLUSTER]
+    if kind == "service":
+        service = things.service(name)
+        return [] if service is None else [service]  # there is none yet: it is made in a queue, by that queue's right
     if kind == "owner":
         return [owned_target(name, things)]
     if kind in ("rollout", "window"):
@@ -227,6 +236,25 @@ def _none(item: object) -> list[Need]:
     return []
 
 
+def _apply_service(item: cmd.ApplyService | ev.ServiceApplied) -> list[Need]:
+    """Whoever puts another one in the place of a service ends the runs of that."""
+    submit = Need("job:submit", "queue", item.queue, item.template.project)
+    return [submit, Need("job:cancel", "service", item.service)]
+
+
+def _service(item: Any) -> list[Need]:
+    return [Need("job:cancel", "service", item.service)]
+
+
+def _scaled(event: ev.ServiceScaled) -> list[Need]:
+    return _service(event) if event.reason == "asked" else []
+
+
+def _service_key(item: Any) -> list[Need]:
+    """A key lets others in, as a shared session does."""
+    return [Need("session:share", "service", item.service)]
+
+
 type Needs = list[Need] | list[RoleNeed]
 
 #: {type of command: the rights that it needs}. An owner's right over its own token or session is checked by the kind "own".
@@ -244,6 +272,12 @@ COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.DrainQueue: _close_queue,
     cmd.ReleaseQueue: _close_queue,
     cmd.SetPrice: _set_price,
+    cmd.ApplyService: _apply_service,
+    cmd.ScaleService: _service,
+    cmd.StopService: _service,
+    cmd.ReportServiceLoad: _none,  # a gateway's own, without a user
+    cmd.IssueServiceKey: _service_key,
+    cmd.RevokeServiceKey: _service_key,
     cmd.CordonNode: _node,
     cmd.UncordonNode: _node,
     cmd.DrainNode: _node,
@@ -315,6 +349,11 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
     ev.QueueDrained: _close_queue,
     ev.QueueReleased: _close_queue,
     ev.PriceSet: _set_price,
+    ev.ServiceApplied: _apply_service,
+    ev.ServiceScaled: _scaled,
+    ev.ServiceStopped: _service,
+    ev.ServiceKeyIssued: _service_key,
+    ev.ServiceKeyRevoked: _service_key,
     ev.NodeCordoned: _node,
     ev.NodeUncordoned: _node,
     ev.NodeDraining: _node,
@@ -353,6 +392,7 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
 #: Events that answer a command and carry out nothing by themselves.
 ACCOMPANYING: tuple[type, ...] = (
     ev.QueuesApplied,
+    ev.ServiceLoad,
     ev.RolesApplied,
     ev.AllocationReleased,
     ev.TokenRevoked,

@@ -23,6 +23,8 @@ SHELLS: dict[str, dict[str, str]] = {
         "connection": "reads and writes streams",
         "splice": "passes bytes between transports",
         "service": "asks and answers over the bus",
+        "service_server": "takes programs' requests",
+        "service_table": "lets requests wait for replicas",
         "tunnel_server": "listens for clients and nodes",
     },
     "fairlead_queue": {

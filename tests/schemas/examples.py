@@ -8,6 +8,7 @@ import msgspec
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.policies.partitions import OnPartition
+from fairlead_schemas.policies.services import ServiceRules
 from fairlead_schemas.queries import explainer
 from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan
@@ -133,6 +134,28 @@ IMAGE = f"registry.example/pytorch@sha256:{DIGEST}"
 AT_NS = 1_800_000_000_000_000_000
 SUBMIT = "cmd:c1"
 
+REPLICA_JOB = events.ReplicaJob(
+    request=REQUEST,
+    spec=SPEC,
+    project="llm",
+    priority=70,
+    total_ns=7 * 86400 * 10**9,
+    grace_ns=120 * 10**9,
+    slice_ns=3600 * 10**9,
+    on_partition=OnPartition(stop_after_ns=30 * 10**9, replace_after_ns=-1),
+    checkpoint=CHECKPOINT,
+    gang="leader",
+)
+SERVICE_RULES = ServiceRules(
+    replicas_min=0,
+    replicas_max=4,
+    requests=8,
+    surge=2,
+    unavailable=1,
+    drain_ns=30 * 10**9,
+    calm_ns=600 * 10**9,
+)
+
 EVENTS: list[events.EventBase] = [
     events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada", reclaim=True),
     events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
@@ -172,7 +195,36 @@ EVENTS: list[events.EventBase] = [
         held=True,
         key="5d41402abc4b2a76",
         digest="7d793037a0760186",
+        service="chat",
+        revision=2,
     ),
+    events.ServiceApplied(
+        cause=SUBMIT,
+        service="chat",
+        queue="research/vision",
+        user="ada",
+        revision=2,
+        template=REPLICA_JOB,
+        rules=SERVICE_RULES,
+    ),
+    events.ServiceScaled(cause=SUBMIT, service="chat", wanted=3, reason="load", rules=SERVICE_RULES, by="ada"),
+    events.ServiceLoad(cause=SUBMIT, service="chat", proxy="p7f3k", in_flight=12),
+    events.ServiceBlocked(
+        cause="clock", service="chat", code="queue_drained", message="queue research/vision is drained"
+    ),
+    events.ReplicaRetired(cause="clock", service="chat", job="812", reason="drain"),
+    events.ServiceStopped(cause=SUBMIT, service="chat", by="ada"),
+    events.ServiceKeyIssued(
+        cause=SUBMIT,
+        service="chat",
+        key="a1b2c3d4e5",
+        name="web shop",
+        per_minute=600,
+        in_flight=8,
+        expires_ns=AT_NS,
+        by="ada",
+    ),
+    events.ServiceKeyRevoked(cause=SUBMIT, service="chat", key="a1b2c3d4e5", by="ada"),
     events.JobRejected(
         cause=SUBMIT,
         command="c1",
@@ -581,6 +633,23 @@ COMMANDS: list[commands.CommandBase] = [
     ),
     commands.HoldQueue(id="c4", user="ada", path="research/vision", reason="storage moves"),
     commands.DrainQueue(id="c4", user="ada", path="research/vision", reason="closes on Friday"),
+    commands.ApplyService(
+        id="c4", user="ada", service="chat", queue="research/vision", template=REPLICA_JOB, rules=SERVICE_RULES
+    ),
+    commands.ScaleService(id="c4", user="ada", service="chat", replicas_min=1, replicas_max=3),
+    commands.ReportServiceLoad(id="c4", user="ada", service="chat", proxy="p7f3k", in_flight=12),
+    commands.StopService(id="c4", user="ada", service="chat"),
+    commands.IssueServiceKey(
+        id="c4",
+        user="ada",
+        service="chat",
+        key="a1b2c3d4e5",
+        name="web shop",
+        per_minute=600,
+        in_flight=8,
+        expires_ns=AT_NS,
+    ),
+    commands.RevokeServiceKey(id="c4", user="ada", service="chat", key="a1b2c3d4e5"),
     commands.SetPrice(id="c4", user="ada", model="*", micro=2_490_000, currency="EUR", from_ns=AT_NS),
     commands.ReleaseQueue(id="c4", user="ada", path="research/vision"),
     commands.ApplyQueues(

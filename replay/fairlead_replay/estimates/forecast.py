@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from fairlead_queue.decide.commands import future_order, request_in_pool
+from fairlead_queue.decide.admission import future_order, request_in_pool
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import LiveJob

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_schemas.jobfile.job_spec import AppWords, OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.job_spec import AliveWords, AppWords, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.jobfile.outputs import Outputs
 from fairlead_schemas.policies import apps
-from fairlead_schemas.policies.apps import PROFILES, App
+from fairlead_schemas.policies.apps import PROFILES, AliveCheck, App, parse_alive
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.suggestions import did_you_mean
@@ -141,7 +141,19 @@ def app_of(words: str | AppWords) -> App | None:
     if profile is None:
         return None
     ready = profile.ready if words.ready is None else words.ready
-    return App(profile, words.port, words.socket, ready, (*profile.background, *words.background))
+    background = (*profile.background, *words.background)
+    return App(profile, words.port, words.socket, ready, background, alive_of(words.alive))
+
+
+def alive_of(words: AliveWords | None) -> AliveCheck | None:
+    """Return the looks of a job file's words, None for none, and for words that `app_faults` refuses."""
+    if words is None:
+        return None
+    try:
+        every_s = -(-quantities.parse_duration(words.every) // SECOND_NS)
+    except quantities.QuantityError:
+        return None
+    return parse_alive(AliveCheck(words.path, every_s, words.failures).text)
 
 
 def app_faults(words: str | AppWords, kind: str) -> Iterator[FieldError]:
@@ -161,6 +173,12 @@ def app_faults(words: str | AppWords, kind: str) -> Iterator[FieldError]:
     if words.socket and (not _SOCKET.match(words.socket) or words.port):
         message = f"expected an absolute path of at most {apps.SOCKET_CHARS_MAX} letters, digits and . _ - and no port, found {words.socket[:80]!r}"
         yield FieldError(field="app.socket", message=message)
+    if words.alive is not None and alive_of(words.alive) is None:
+        message = (
+            f'expected a path such as "/health" or "", every from {apps.ALIVE_EVERY_S_MIN} s to {apps.ALIVE_EVERY_S_MAX} s, and 1 to '
+            f"{apps.ALIVE_FAILURES_MAX} failures"
+        )
+        yield FieldError(field="app.alive", message=message)
     paths = [
         ("app.ready", words.ready or "/"),
         *((f"app.background[{at}]", each) for at, each in enumerate(words.background)),

@@ -182,6 +182,32 @@ class SecretWords(_Strict, frozen=True, kw_only=True):
     mountPath: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
 
 
+class AliveWords(_Strict, frozen=True, kw_only=True):
+    """When an application that has served counts as dead, so that its run is ended."""
+
+    #: Path that answers; "": taking a connection is enough. Any status but 5xx is an answer.
+    path: str = "/"
+    every: str | int = "10s"
+    #: Looks in a row without an answer.
+    failures: int = 3
+
+
+class ServiceWords(_Strict, frozen=True, kw_only=True):
+    """Replicas of a service, and how they are replaced."""
+
+    #: 2, or from and to: "0-4", by the requests in flight.
+    replicas: int | str = 1
+    #: Requests in flight for which one replica is wanted.
+    requests: int = 0
+    #: While replicas are replaced: how many more there may be, and how many fewer may serve.
+    surge: int = 1
+    unavailable: int = 0
+    #: Between the last new request to a replica and its end.
+    drain: str | int = "5s"
+    #: For so long fewer replicas must be enough before one is ended.
+    calm: str | int = "5m"
+
+
 class AppWords(_Strict, frozen=True, kw_only=True):
     """An application that people open in a browser. Short: the name of a profile (policies/apps.py)."""
 
@@ -193,6 +219,8 @@ class AppWords(_Strict, frozen=True, kw_only=True):
     ready: str | None = None
     #: Beginnings of paths that its page asks for by itself: no sign of a person (docs/how-to/idle.md).
     background: list[str] = []
+    #: Ends a run whose application answers no more; without it, it may be silent for as long as it likes.
+    alive: AliveWords | None = None
 
 
 class GroupWords(_Strict, frozen=True, kw_only=True):
@@ -269,6 +297,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     kind: JobKind = "batch"
     #: Of a session or service: the application that people open, such as "jupyterlab".
     app: str | AppWords = ""
+    #: Makes it a service with replicas behind one name; sent by `fairlead service apply`.
+    service: ServiceWords | None = None
     image: str = ""
     env: dict[str, str] = {}
     workdir: str = ""

@@ -16,6 +16,9 @@ from typing import NamedTuple
 PORT_VARIABLE, TOKEN_VARIABLE, APP_VARIABLE = "FAIRLEAD_APP_PORT", "FAIRLEAD_APP_TOKEN", "FAIRLEAD_APP"
 #: The path of a unix socket, where the app listens on one in place of a port; and the path that shows whether it is ready.
 SOCKET_VARIABLE, READY_VARIABLE = "FAIRLEAD_APP_SOCKET", "FAIRLEAD_APP_READY"
+#: Looks by which a run is ended whose app answers no more, as `AliveCheck.text`.
+ALIVE_VARIABLE = "FAIRLEAD_APP_ALIVE"
+ALIVE_EVERY_S_MIN, ALIVE_EVERY_S_MAX, ALIVE_FAILURES_MAX = 1, 3600, 100
 BACKGROUND_PATHS_MAX = 32
 PATH_CHARS_MAX = 200
 #: Of a unix socket's path (unix(7)), less what leads to it from outside of a container.
@@ -103,6 +106,30 @@ PROFILES: Mapping[str, AppProfile] = {
 OWN = "http"
 
 
+class AliveCheck(NamedTuple):
+    """Looks at an app that has served: at a path ("": a connection is enough), so often, and so many without an answer are its end."""
+
+    path: str
+    every_s: int
+    failures: int
+
+    @property
+    def text(self) -> str:
+        """The check as the agent finds it in the environment of a run."""
+        return f"{self.every_s} {self.failures} {self.path}"
+
+
+def parse_alive(text: str) -> AliveCheck | None:
+    """Return the check of a text, None for a text of none, whoever wrote it."""
+    every, _, rest = text.partition(" ")
+    failures, _, path = rest.partition(" ")
+    if not (every.isdecimal() and failures.isdecimal() and (not path or is_path(path))):
+        return None
+    found = AliveCheck(path, int(every[:9]), int(failures[:9]))
+    good = ALIVE_EVERY_S_MIN <= found.every_s <= ALIVE_EVERY_S_MAX and 1 <= found.failures <= ALIVE_FAILURES_MAX
+    return found if good else None
+
+
 class App(NamedTuple):
     """Application of one job: a profile, with what its job file says."""
 
@@ -113,6 +140,7 @@ class App(NamedTuple):
     socket: str = ""
     ready: str = "/"
     background: tuple[str, ...] = ()
+    alive: AliveCheck | None = None
 
 
 def with_command(profile: str, command: list[str]) -> list[str]:

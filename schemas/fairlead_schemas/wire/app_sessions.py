@@ -1,7 +1,7 @@
 """What the app proxy and the gateways say to each other about applications: entering one, finding who has entered, and connecting it.
 
 The proxy keeps nothing that it could not ask for again, so any proxy serves any app, and one that starts goes on. It knows secrets as
-digests alone, but for the ticket of a connection that it makes itself. All four questions go to one subject, as a union. Start at `EnterApp`.
+digests alone, but for the ticket of a connection that it makes itself. All questions go to one subject, as a union. Start at `EnterApp`.
 """
 
 import msgspec
@@ -48,7 +48,32 @@ class RenewEntries(_Question, tag="renew", frozen=True, kw_only=True):
     active: dict[str, int] = {}
 
 
-AppQuestion = EnterApp | FindEntry | ConnectApp | RenewEntries
+class FindService(_Question, tag="service", frozen=True, kw_only=True):
+    """Somebody came with a key (its digest) to the host of a service; `label` "": to the proxy's own address."""
+
+    key: str
+    label: str = ""
+
+
+class ConnectReplica(_Question, tag="replica", frozen=True, kw_only=True):
+    """Have the node of a replica dial out to this proxy, at an address and with a ticket."""
+
+    service: str
+    job: str
+    attempt: int
+    address: str
+    ticket: str
+
+
+class RenewServices(_Question, tag="renew-services", frozen=True, kw_only=True):
+    """Which replicas do these services have now, {service: requests in flight at this proxy}, and which keys must end, {digest: service}?"""
+
+    proxy: str
+    loads: dict[str, int]
+    keys: dict[str, str] = {}
+
+
+AppQuestion = EnterApp | FindEntry | ConnectApp | RenewEntries | FindService | ConnectReplica | RenewServices
 
 
 class AppEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +100,43 @@ class AppAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class EntriesEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """{digest of a cookie: (status, why)} of those that must end. `behind`: the gateway cannot know, since it does not see the log's end."""
 
+    ended: dict[str, tuple[int, str]] = {}
+    behind: bool = False
+
+
+class ReplicaRoute(msgspec.Struct, frozen=True, array_like=True):
+    """Replica that takes requests."""
+
+    job: str
+    attempt: int
+    profile: str
+
+
+class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Key that is good now: the id of the key, and its bounds."""
+
+    service: str
+    label: str
+    key: str
+    per_minute: int = 0
+    in_flight: int = 0
+    replicas: list[ReplicaRoute] = []
+
+
+class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answer to FindService: the entry, or a status of HTTP with the reason in words."""
+
+    entry: ServiceEntry | None = None
+    status: int = 0
+    words: str = ""
+
+
+class ServicesRenewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """{service: its replicas}, without those that are there no more; and {digest of a key: (status, why)} of those that must end. `behind`: the
+    gateway cannot know.
+    """
+
+    replicas: dict[str, list[ReplicaRoute]] = {}
     ended: dict[str, tuple[int, str]] = {}
     behind: bool = False
 

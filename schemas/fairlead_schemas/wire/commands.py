@@ -15,11 +15,12 @@ from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.policies.rights import Role, Verb
+from fairlead_schemas.policies.services import ServiceRules
 from fairlead_schemas.policies.storage import Backend
 from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.units.validation import decode
 from fairlead_schemas.wire.authority import Authority
-from fairlead_schemas.wire.events import Dependency, JobKind
+from fairlead_schemas.wire.events import Dependency, JobKind, ReplicaJob
 from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
 from fairlead_schemas.wire.resources import Request
 
@@ -477,6 +478,55 @@ class RetireDataset(CommandBase, tag=True, frozen=True, kw_only=True):
     dataset: str
 
 
+class ApplyService(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let there be this service, or make it another one. ServiceApplied defines the fields."""
+
+    service: str
+    queue: str
+    template: ReplicaJob
+    rules: ServiceRules
+
+
+class ScaleService(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give a service another number of replicas: from and to; the same twice is a fixed number."""
+
+    service: str
+    replicas_min: int
+    replicas_max: int
+
+
+class ReportServiceLoad(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Record how many requests of a service an app proxy has in flight. Sent by gateways."""
+
+    service: str
+    proxy: str
+    in_flight: int
+
+
+class StopService(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End a service with all its replicas."""
+
+    service: str
+
+
+class IssueServiceKey(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let programs use a service by a key. ServiceKeyIssued defines the fields."""
+
+    service: str
+    key: str
+    name: str = ""
+    per_minute: int = 0
+    in_flight: int = 0
+    expires_ns: int = 0
+
+
+class RevokeServiceKey(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Revoke a key of a service."""
+
+    service: str
+    key: str
+
+
 QueueCommand = (
     SubmitJob
     | CancelJob
@@ -491,6 +541,12 @@ QueueCommand = (
     | DrainQueue
     | ReleaseQueue
     | SetPrice
+    | ApplyService
+    | ScaleService
+    | ReportServiceLoad
+    | StopService
+    | IssueServiceKey
+    | RevokeServiceKey
 )
 PlacerCommand = (
     CordonNode

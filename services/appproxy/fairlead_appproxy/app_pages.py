@@ -9,9 +9,11 @@ SECURE_COOKIE, PLAIN_COOKIE = b"__Host-fairlead-app", b"fairlead-app"
 #: Seconds after which a page that waits asks again.
 AGAIN_S = 2
 
-_REASONS = {
+#: Words of the statuses that the proxy answers with.
+REASONS = {
     303: "See Other",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     408: "Request Timeout",
@@ -51,7 +53,7 @@ def error_page(status: int, words: str, *, as_page: bool, closes: bool = True) -
     again = f'<meta http-equiv="refresh" content="{AGAIN_S}">' if status == 503 else ""
     title = _TITLES.get(status, "Refused")
     body = (_PAGE.format(title=title, again=again, words=escape(words)) if as_page else f"{words}\n").encode()
-    head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Refused')}\r\n{_HEADERS}"
+    head = f"HTTP/1.1 {status} {REASONS.get(status, 'Refused')}\r\n{_HEADERS}"
     head += f"Content-Type: text/{'html' if as_page else 'plain'}; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
     head += _GONE if status == 410 else ""
     head += f"Retry-After: {AGAIN_S}\r\n" if status == 503 else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from fairlead_appproxy.presence import Presence
 from fairlead_schemas.policies.apps import OWN, PROFILES
-from fairlead_schemas.wire.app_sessions import AppEntry
+from fairlead_schemas.wire.app_sessions import AppEntry, ConnectApp, ConnectReplica
 
 #: Entries that one proxy remembers; the oldest is asked for again when its cookie comes.
 ENTRIES_MAX = 20_000
@@ -36,6 +36,13 @@ class Visitor:
         self.cookie, self.run, self.entry = cookie, run, entry
         #: What cuts each open connection of theirs.
         self.cuts: dict[object, Callable[[], None]] = {}
+
+    #: Whether the app may set cookies in their browser.
+    sets_cookies = True
+
+    def connect_question(self, address: str, ticket: str) -> ConnectApp | ConnectReplica:
+        """Return the question that has the app's node dial out to this proxy."""
+        return ConnectApp(label=self.run.label, cookie=self.cookie, address=address, ticket=ticket)
 
 
 class AppTable:

@@ -29,7 +29,7 @@ from fairlead_appproxy.head import (
 )
 from fairlead_appproxy.passed_fields import Asker, from_app, own_cookie, to_app
 from fairlead_appproxy.splice import splice
-from fairlead_schemas.wire.app_sessions import AppAnswer, ConnectApp, EnterApp, FindEntry
+from fairlead_schemas.wire.app_sessions import AppAnswer, ConnectApp, ConnectReplica, EnterApp, FindEntry
 from fairlead_schemas.wire.tunnels import MEET_S, digest
 
 ENTER_PATH = b"/.fairlead/enter"
@@ -39,12 +39,16 @@ OWN_PATHS = b"/.fairlead/"
 HEAD_S, KEEP_ALIVE_S, ANSWER_S = 10.0, 75.0, 3600.0
 #: A connection to an app that is free is kept for so long, so many of one app.
 SPARE_S, SPARES_MAX = 20.0, 16
+#: So fresh for a request that must not be sent twice: an app may close a free connection while the request is on its way.
+FRESH_S = 2.0
 CODE_BYTES_MAX = 200
 #: Questions to the gateways at a time.
 QUESTIONS_MAX = 100
 _IDEMPOTENT = frozenset([b"GET", b"HEAD", b"OPTIONS"])
 
-type Ask = Callable[[EnterApp | FindEntry | ConnectApp], Awaitable[AppAnswer]]
+type Ask = Callable[[EnterApp | FindEntry | ConnectApp | ConnectReplica], Awaitable[AppAnswer]]
+#: Answers one request: (whether another may follow, whether it is a WebSocket now). Raises RequestRefused.
+type AnswerOne = Callable[[CarriedRequest, HttpConnection], Awaitable[tuple[bool, bool]]]
 
 log = structlog.get_logger()
 
@@ -55,6 +59,10 @@ class RequestRefused(Exception):
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
         self.status, self.words = status, words
+
+
+class NotConnected(RequestRefused):
+    """No connection to the app came about: nothing of the request was sent."""
 
 
 class _Spare(NamedTuple):
@@ -71,6 +79,8 @@ class AppServer:
         self.hosts, self._ask, self._clock = hosts, ask, clock
         self.table = AppTable()
         self.node_address = ""
+        #: Whether a label that is not in the table is of something that still runs: connections to it are kept.
+        self.is_known: Callable[[str], bool] = lambda _label: False
         #: {digest of a ticket: the connection that a node makes with it}
         self._expected: dict[str, asyncio.Future[HttpConnection]] = {}
         self._spares: dict[str, deque[_Spare]] = {}
@@ -84,12 +94,12 @@ class AppServer:
         """Return where to put the connection of a node that comes with a ticket, None for a ticket of no app."""
         return self._expected.pop(digest(ticket), None)
 
-    async def _connect(self, entered: Visitor) -> tuple[HttpConnection, bool]:
-        """Return a connection to the app, and whether it was used before. Raises RequestRefused."""
+    async def _connect(self, entered: Visitor, spare_s: float) -> tuple[HttpConnection, bool]:
+        """Return a connection to the app, and whether it was used before, at most so long ago. Raises NotConnected."""
         spares = self._spares.get(entered.run.label)
         while spares:
-            spare = spares.pop().connection
-            if spare.is_reusable:
+            spare, since = spares.pop()
+            if spare.is_reusable and self._clock() - since < spare_s:
                 return spare, True
             spare.abort()
         return await self._new_connection(entered), False
@@ -98,20 +108,19 @@ class AppServer:
         ticket = secrets.token_urlsafe(32)
         coming = asyncio.get_running_loop().create_future()
         self._expected[digest(ticket)] = coming
-        question = ConnectApp(label=entered.run.label, cookie=entered.cookie, address=self.node_address, ticket=ticket)
         try:
-            answer = await self._asked(question)
+            answer = await self._asked(entered.connect_question(self.node_address, ticket))
             if answer.status:
-                raise RequestRefused(answer.status, answer.words)
+                raise NotConnected(answer.status, answer.words)
             entered.run.token = answer.token
             async with asyncio.timeout(MEET_S):
                 return await coming
         except TimeoutError:
-            raise RequestRefused(504, "the node of the application has not come to the proxy") from None
+            raise NotConnected(504, "the node of the application has not come to the proxy") from None
         finally:
             self._expected.pop(digest(ticket), None)
 
-    async def _asked(self, question: EnterApp | FindEntry | ConnectApp) -> AppAnswer:
+    async def _asked(self, question: EnterApp | FindEntry | ConnectApp | ConnectReplica) -> AppAnswer:
         if self._questions.locked():
             raise RequestRefused(503, "the app proxy is busy; try again")
         async with self._questions:
@@ -122,39 +131,25 @@ class AppServer:
 
     def _keep(self, run: AppRun, connection: HttpConnection) -> None:
         spares = self._spares.setdefault(run.label, deque())
-        if len(spares) >= SPARES_MAX or not connection.is_reusable or run.label not in self.table.runs:
+        if len(spares) >= SPARES_MAX or not connection.is_reusable or not self._is_known(run.label):
             connection.abort()
             return
         spares.append(_Spare(connection, self._clock()))
+
+    def _is_known(self, label: str) -> bool:
+        return label in self.table.runs or self.is_known(label)
 
     # ------------------------------------------------------------------ the browser's end
 
     async def serve(self, head: CarriedRequest, client: HttpConnection) -> bool:
         """Handle a connection from its first request on. Returns True where it lives on by itself, as a WebSocket."""
-        while True:
-            host = self.hosts.of(head.values(b"host")[0])
-            try:
-                if host is None:
-                    raise RequestRefused(421, "this connection is of applications; nothing of that name is here")
-                goes_on, spliced = await self._request(head, host, client)
-            except RequestRefused as refused:
-                await client.write(error_page(refused.status, refused.words, as_page=is_navigation(head)))
-                goes_on, spliced = False, False
-            if spliced or not goes_on:
-                return spliced
-            try:
-                data = await client.head(KEEP_ALIVE_S, HEAD_S)
-                if not data:
-                    return False
-                head = read_request(data)
-            except HeadRefused as refused:
-                await client.write(error_page(refused.status, refused.words, as_page=False))
-                return False
-            except Silent:
-                return False
+        return await serve_requests(head, client, self._request, _as_page)
 
-    async def _request(self, head: CarriedRequest, host: AppHost, client: HttpConnection) -> tuple[bool, bool]:
+    async def _request(self, head: CarriedRequest, client: HttpConnection) -> tuple[bool, bool]:
         """Answer one request; return (whether another may follow, whether it is a WebSocket now). Raises RequestRefused."""
+        host = self.hosts.of(head.values(b"host")[0])
+        if host is None:
+            raise RequestRefused(421, "this connection is of applications; nothing of that name is here")
         if head.target.startswith(OWN_PATHS):
             return await self._enter(head, host, client), False
         entered = await self._entered(head, host)
@@ -168,7 +163,7 @@ class AppServer:
         key, spliced = object(), False
         entered.cuts[key] = client.abort
         try:
-            goes_on, spliced = await self._exchange(head, host, client, entered, key)
+            goes_on, spliced = await self.exchange(head, host, client, entered, key)
             return goes_on, spliced
         finally:
             if not spliced:
@@ -215,10 +210,11 @@ class AppServer:
 
     # ------------------------------------------------------------------ one exchange with the app
 
-    async def _exchange(
+    async def exchange(
         self, head: CarriedRequest, host: AppHost, client: HttpConnection, entered: Visitor, key: object
     ) -> tuple[bool, bool]:
-        app, was_used = await self._connect(entered)
+        """Pass a request to an app and its answer back; return as `_request`. Raises RequestRefused, NotConnected."""
+        app, was_used = await self._connect(entered, SPARE_S if _is_safe(head) else FRESH_S)
         entered.cuts[key] = lambda: (client.abort(), app.abort())[0]
         pair = (client, app)
         self._waiting.add(pair)
@@ -233,7 +229,7 @@ class AppServer:
             except ConnectionError:
                 if client.has_gone:
                     raise
-                if not was_used or head.method not in _IDEMPOTENT or not head.body.is_empty:
+                if not was_used or not _is_safe(head):
                     raise RequestRefused(502, "the application has closed the connection without an answer") from None
                 # An app may close a free connection at any time; nothing of the answer has come.
                 app.abort()
@@ -242,7 +238,7 @@ class AppServer:
                 await self._upgrade(answer, client, app, entered, key)
                 return False, True
             client_stays = head.keep_alive and answer.body != UNTIL_CLOSE
-            await client.write(_answer_bytes(answer, keep_alive=client_stays))
+            await client.write(_answer_bytes(answer, keep_alive=client_stays, sets_cookies=entered.sets_cookies))
             await pass_body(app, client, answer.body)
             sent = sending is None or (sending.done() and not sending.cancelled() and sending.exception() is None)
             keeps = answer.keep_alive and sent
@@ -267,7 +263,7 @@ class AppServer:
     ) -> tuple[bool, bool]:
         for spare in self._spares.pop(entered.run.label, ()):
             spare.connection.abort()
-        return await self._exchange(head, host, client, entered, key)
+        return await self.exchange(head, host, client, entered, key)
 
     async def _answer(self, head: CarriedRequest, client: HttpConnection, app: HttpConnection) -> CarriedAnswer:
         """Return the head of the answer; interim ones are passed on. Raises ConnectionError where none comes."""
@@ -312,7 +308,7 @@ class AppServer:
                 app.abort()
         now = self._clock()
         for label, spares in [*self._spares.items()]:
-            while spares and (now - spares[0].since > SPARE_S or label not in self.table.runs):
+            while spares and (now - spares[0].since > SPARE_S or not self._is_known(label)):
                 spares.popleft().connection.abort()
             if not spares:
                 del self._spares[label]
@@ -330,6 +326,44 @@ class AppServer:
         self.sweep()
 
 
+async def serve_requests(
+    head: CarriedRequest,
+    client: HttpConnection,
+    answer: AnswerOne,
+    refused_bytes: Callable[[RequestRefused | HeadRefused, CarriedRequest | None], bytes],
+) -> bool:
+    """Handle a connection from its first request on. `refused_bytes`: the answer to a request that is refused; None: to no request. Returns
+    True where it lives on by itself, as a WebSocket.
+    """
+    while True:
+        try:
+            goes_on, spliced = await answer(head, client)
+        except RequestRefused as refused:
+            await client.write(refused_bytes(refused, head))
+            goes_on, spliced = False, False
+        if spliced or not goes_on:
+            return spliced
+        try:
+            data = await client.head(KEEP_ALIVE_S, HEAD_S)
+            if not data:
+                return False
+            head = read_request(data)
+        except HeadRefused as refused:
+            await client.write(refused_bytes(refused, None))
+            return False
+        except Silent:
+            return False
+
+
+def _as_page(refused: RequestRefused | HeadRefused, head: CarriedRequest | None) -> bytes:
+    return error_page(refused.status, refused.words, as_page=head is not None and is_navigation(head))
+
+
+def _is_safe(head: CarriedRequest) -> bool:
+    """Return whether a request may be sent twice."""
+    return head.method in _IDEMPOTENT and head.body.is_empty
+
+
 def _note(run: AppRun, opened_at: float, now: float) -> None:
     run.presence.frames(opened_at, now)
 
@@ -342,6 +376,7 @@ def _lines(fields: Fields) -> bytes:
     return b"".join([b"%b: %b\r\n" % each for each in fields])
 
 
-def _answer_bytes(answer: CarriedAnswer, *, keep_alive: bool) -> bytes:
+def _answer_bytes(answer: CarriedAnswer, *, keep_alive: bool, sets_cookies: bool = True) -> bytes:
     closes = b"" if keep_alive else b"connection: close\r\n"
-    return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (answer.status, answer.reason, _lines(from_app(answer)), closes)
+    fields = tuple(each for each in from_app(answer) if sets_cookies or each[0] != b"set-cookie")
+    return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (answer.status, answer.reason, _lines(fields), closes)

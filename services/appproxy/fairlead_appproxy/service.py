@@ -7,7 +7,7 @@ Start at `AppProxy.run`.
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import batched
 from typing import NamedTuple, Self
 
@@ -16,6 +16,7 @@ import structlog
 
 from fairlead_appproxy.app_server import AppServer
 from fairlead_appproxy.browser_rules import AppHosts
+from fairlead_appproxy.service_server import ServiceServer
 from fairlead_appproxy.tunnel_server import TunnelServer
 from fairlead_appproxy.tunnel_table import Full, TunnelTable
 from fairlead_bus.environment_settings import BadSetting, one_of, whole
@@ -28,7 +29,11 @@ from fairlead_schemas.wire.app_sessions import (
     AppAnswer,
     AppQuestion,
     EntriesEnded,
+    FindService,
     RenewEntries,
+    RenewServices,
+    ServiceAnswer,
+    ServicesRenewed,
 )
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 from fairlead_schemas.wire.tunnels import (
@@ -56,6 +61,8 @@ _CONNECT_S = 25.0
 log = structlog.get_logger()
 _decode_question = msgspec.json.Decoder(ExpectTunnel).decode
 _decode_answer = msgspec.json.Decoder(AppAnswer).decode
+_decode_service = msgspec.json.Decoder(ServiceAnswer).decode
+_decode_renewed = msgspec.json.Decoder(ServicesRenewed).decode
 _decode_entries = msgspec.json.Decoder(EntriesEnded).decode
 _decode_ended = msgspec.json.Decoder(TunnelsEnded).decode
 _encode = msgspec.json.Encoder().encode
@@ -110,7 +117,9 @@ class AppProxy:
         self._bus, self._settings = bus, settings
         self.table = TunnelTable()
         self.apps = AppServer(AppHosts(settings.apps), self._ask_app)
-        self.server = TunnelServer(self.table, self.apps)
+        self.services = ServiceServer(self.apps, self._ask_service, self._renew_services)
+        self.apps.is_known = self.services.table.has_replica
+        self.server = TunnelServer(self.table, self.apps, self.services)
         self.address = ""
         self._certificate = Certificate(settings.tls) if settings.tls is not None else None
         self._answered_at = time.monotonic()
@@ -129,7 +138,7 @@ class AppProxy:
             await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
         log.info("listening", address=self.address)
-        watching = [asyncio.create_task(self._ask_again())]
+        watching = [asyncio.create_task(self._ask_again()), asyncio.create_task(self.services.keep_current())]
         if self._certificate is not None:
             watching.append(asyncio.create_task(self._certificate.watch()))
         try:
@@ -145,6 +154,7 @@ class AppProxy:
                 task.cancel()
             await asyncio.gather(*watching, return_exceptions=True)
             self.apps.close()
+            self.services.close()
             await self.server.close()
 
     async def stop(self) -> None:
@@ -164,10 +174,21 @@ class AppProxy:
         return _encode(AppAddress(address=self.address, apps=self._settings.apps))
 
     async def _ask_app(self, question: AppQuestion) -> AppAnswer:
-        """Ask a gateway about an app. Raises ConnectionError."""
+        """Ask a gateway about an app, or for a connection to a replica. Raises ConnectionError."""
+        return await self._asked(question, _decode_answer, _CONNECT_S)
+
+    async def _ask_service(self, question: FindService) -> ServiceAnswer:
+        """Ask a gateway whose a key is. Raises ConnectionError."""
+        return await self._asked(question, _decode_service, _GATEWAY_S)
+
+    async def _renew_services(self, question: RenewServices) -> ServicesRenewed:
+        """Ask a gateway which replicas and keys there are. Raises ConnectionError."""
+        return await self._asked(question, _decode_renewed, _GATEWAY_S)
+
+    async def _asked[T](self, question: AppQuestion, decode: Callable[[bytes], T], timeout_s: float) -> T:
         try:
             subject = subjects.rpc("gateway", "apps")
-            return _decode_answer(await self._bus.request(subject, _encode(question), timeout_s=_CONNECT_S))
+            return decode(await self._bus.request(subject, _encode(question), timeout_s=timeout_s))
         except (BusError, msgspec.MsgspecError) as error:
             log.warning("no gateway answers about an application", reason=str(error))
             raise ConnectionError(str(error)) from error

@@ -16,6 +16,7 @@ import structlog
 from fairlead_appproxy.app_server import AppServer
 from fairlead_appproxy.connection import HttpConnection
 from fairlead_appproxy.head import CarriedRequest, HeadRefused, end_of_head, read_request
+from fairlead_appproxy.service_server import ServiceServer
 from fairlead_appproxy.tunnel_table import NotExpected, TunnelTable
 from fairlead_schemas.wire.tunnels import CLIENT_END, MEET_S, NODE_END, PATH
 
@@ -59,8 +60,14 @@ class _Pair:
 class TunnelServer:
     """Server of both ends. `open` and `close`; `end` ends one tunnel."""
 
-    def __init__(self, table: TunnelTable, apps: AppServer, clock: Callable[[], float] = time.monotonic) -> None:
-        self._table, self._apps, self._clock = table, apps, clock
+    def __init__(
+        self,
+        table: TunnelTable,
+        apps: AppServer,
+        services: ServiceServer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table, self._apps, self._services, self._clock = table, apps, services, clock
         self._pairs: dict[str, _Pair] = {}
         self._heads = 0
         self._server: asyncio.Server | None = None
@@ -96,6 +103,10 @@ class TunnelServer:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             try:
                 head, rest = await self._head(reader)
+                if self._services.takes(head):
+                    await self._services.serve(head, HttpConnection(reader, writer, rest))
+                    writer.close()
+                    return
                 if self._apps.hosts.of(head.values(b"host")[0]) is not None:
                     if await self._apps.serve(head, HttpConnection(reader, writer, rest)):
                         return  # a WebSocket, which lives on by itself

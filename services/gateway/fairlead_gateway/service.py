@@ -59,6 +59,7 @@ from fairlead_gateway.routes import (
     queues,
     run_files,
     scim,
+    services,
     sign_in,
     sign_on,
     sql,
@@ -73,6 +74,7 @@ from fairlead_gateway.routes.events import EventFeed
 from fairlead_gateway.routes.notifications import NotificationRoutes
 from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.service_calls import ServiceCalls
 from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.cors import Cors
 from fairlead_gateway.server.fast_path import REQUEST_ID, FastPath
@@ -194,7 +196,8 @@ class Gateway:
         self.callers.takes_plain_cookie = not self.sign_on.public_url.startswith("https:")
         self.presence = NodePresence(views, lambda: folding.bus_answers)
         self.tunnels = tunnels.TunnelRoutes(views, bus, self.callers, self.guard)
-        self.apps = apps.AppRoutes(views, bus, self.tunnels, self.guard)
+        calls = ServiceCalls(views, bus, self.queue, self.waiter)
+        self.apps = apps.AppRoutes(views, bus, self.tunnels, self.guard, calls)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = [*self._cluster_routes(), *self._people_routes()]
         #: Every route, and the OpenAPI document.
@@ -228,6 +231,7 @@ class Gateway:
             apps.routes(self.apps),
             queues.pool_routes(views, past, explaining),
             prices.routes(views, past, self.queue, waiter),
+            services.routes(services.ServiceRoutes(views, bus, self.queue, waiter, registries)),
             storage.routes(storage.StorageRoutes(views, past, self.storage, waiter, self.accounts, self.pieces)),
             gpu_usage.usage_routes(views, bus, self.accounts, past),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts, estimating)),

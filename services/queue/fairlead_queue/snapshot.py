@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from fairlead_bus.snapshot_codec import SnapshotCodec, fill
+from fairlead_bus.snapshot_codec import SnapshotCodec, fill, row_of
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.apply.pool_tree import heir_of
+from fairlead_queue.apply.services import settle_services
 from fairlead_queue.fairness.past_use import PastUseRow
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
@@ -19,8 +20,11 @@ from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
 from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_queue.waiting.nodes import NodeCapacity
 from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveJob
+from fairlead_queue.waiting.services import LiveReplica, LiveService, ServiceKey
+from fairlead_schemas.policies.services import ServiceRules
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.events import ReplicaJob
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 from fairlead_schemas.wire.resources import Request
 
@@ -127,6 +131,25 @@ class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     array: SavedArray | None
 
 
+class SavedService(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    queue: str
+    user: str
+    revision: int
+    template: ReplicaJob
+    rules: ServiceRules
+    wanted: int
+    is_stopped: bool
+    stopped_by: str
+    failures: int
+    not_before_ns: int
+    blocked: str
+    needed_ns: int
+    replicas: list[tuple[str, int, bool, int]]  # job, revision, ready, retired at
+    keys: list[ServiceKey]
+    loads: list[tuple[str, int, int]]
+
+
 class QueueSnapshot(msgspec.Struct, frozen=True):
     """All of it."""
 
@@ -154,6 +177,8 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     #: Paths of queues that are held, and of those that are drained.
     held_queues: list[str] = []
     drained_queues: list[str] = []
+    draining_nodes: list[str] = []
+    services: list[SavedService] = []
 
 
 _CODEC = SnapshotCodec(QueueSnapshot, VERSION)
@@ -216,7 +241,19 @@ def dump(state: QueueState) -> bytes:
             changed=sorted((job.id, job.changed_seq) for job in state.jobs.values() if job.changed_seq),
             held_queues=sorted(state.closures.held),
             drained_queues=sorted(state.closures.drained),
+            draining_nodes=sorted(state.nodes.draining),
+            services=[_service_row(service) for _, service in sorted(state.services.items())],
         )
+    )
+
+
+def _service_row(service: LiveService) -> SavedService:
+    return row_of(
+        SavedService,
+        service,
+        replicas=[(each.job, each.revision, each.is_ready, each.retired_ns) for each in service.replicas.values()],
+        keys=list(service.keys.values()),
+        loads=sorted((proxy, count, at_ns) for proxy, (count, at_ns) in service.loads.items()),
     )
 
 
@@ -325,7 +362,21 @@ def load(data: bytes) -> QueueState:
     for job, sequence in document.changed:
         state.jobs[job].changed_seq = sequence
     _derive(state, document)
+    state.nodes.draining = set(document.draining_nodes)
+    for row in document.services:
+        _load_service(state, row)
+    settle_services(state)
     return state
+
+
+def _load_service(state: QueueState, row: SavedService) -> None:
+    service = LiveService(row.name, row.queue, row.user, row.revision, row.template, row.rules, row.wanted)
+    fill(service, row, without=("replicas", "keys", "loads"))
+    service.replicas = {each[0]: LiveReplica(*each) for each in row.replicas}
+    service.keys = {each.key: each for each in row.keys}
+    service.loads = {proxy: (count, at_ns) for proxy, count, at_ns in row.loads}
+    state.services[row.name] = service
+    state.replicas |= dict.fromkeys(service.replicas, service)
 
 
 def _load_queues(state: QueueState, document: QueueSnapshot) -> None:

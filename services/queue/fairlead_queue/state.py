@@ -6,6 +6,7 @@ knows no event and no rule: here it is written what follows from "this job now w
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 
 from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness import quota
@@ -17,6 +18,7 @@ from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
 from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_queue.waiting.nodes import Nodes
 from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, LiveQueue, PoolState, RequestClass, pool_of
+from fairlead_queue.waiting.services import LiveService, ServicePlan, plan_of
 from fairlead_queue.waiting.wait_conditions import Dependents, Due
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.wire.resources import Request
@@ -76,6 +78,26 @@ class QueueState(UndoLog):
         self.unreported_arrays: dict[str, Array] = {}
         #: Number of jobs in lines; an array counts once (derived).
         self.in_line = 0
+        self.services: dict[str, LiveService] = {}
+        #: {job: its service} of replicas, and the services about which something is to be done, now or at a known time (derived).
+        self.replicas: dict[str, LiveService] = {}
+        self.restless: dict[str, None] = {}
+
+    # -- services
+
+    def plan_of(self, service: LiveService, now_ns: int, decided: Mapping[str, str] | None = None) -> ServicePlan:
+        """Return what is to be done about a service. `decided`: {job: its state after what this decision has decided so far}."""
+        later, draining = decided or {}, self.nodes.draining
+
+        def state_of(job: str) -> str:
+            live = self.jobs.get(job)
+            return "" if live is None else later.get(job, live.state)
+
+        def is_drained(job: str) -> bool:
+            live = self.jobs.get(job)
+            return live is not None and not draining.isdisjoint(live.nodes)
+
+        return plan_of(service, state_of, is_drained, now_ns)
 
     # -- leaves and lanes
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.asynchronous.storage import AsyncStorageRequests
+from fairlead.client.asynchronous.services import AsyncServiceRequests
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairlead_schemas.http.notifications import DeliveryTest, NewNotificationRule, NotificationRule
 
 
-class AsyncAccessRequests(AsyncStorageRequests):
+class AsyncAccessRequests(AsyncServiceRequests):
     """Requests about access. People are named by login or by id."""
 
     async def whoami(self) -> "WhoAmI":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.synchronous.storage import StorageRequests
+from fairlead.client.synchronous.services import ServiceRequests
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairlead_schemas.http.notifications import DeliveryTest, NewNotificationRule, NotificationRule
 
 
-class AccessRequests(StorageRequests):
+class AccessRequests(ServiceRequests):
     """Requests about access. People are named by login or by id."""
 
     def whoami(self) -> "WhoAmI":

@@ -4,7 +4,7 @@ Event types are closed: each has exactly one writer, one meaning and an emitter.
 first. Fields may be added with defaults; a field's meaning never changes under the same name. Integers only.
 `cause` names the origin of the event: "cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
 
-Read `base.py` and `enums.py` first. Then there is a file per subject: `queue.py` (written by the queue),
+Read `base.py` and `enums.py` first. Then there is a file per subject: `queue.py` and `services.py` (written by the queue),
 `nodes.py` and `placement.py` (by the placer), `idle.py` (by telemetry), `access.py` and `storage.py` (by the services
 of these names), `base.py` (by each of them).
 """
@@ -156,6 +156,17 @@ from fairlead_schemas.wire.events.queue import (
     ReservationRequested,
     Victim,
 )
+from fairlead_schemas.wire.events.services import (
+    ReplicaJob,
+    ReplicaRetired,
+    ServiceApplied,
+    ServiceBlocked,
+    ServiceKeyIssued,
+    ServiceKeyRevoked,
+    ServiceLoad,
+    ServiceScaled,
+    ServiceStopped,
+)
 from fairlead_schemas.wire.events.storage import (
     DatasetAdded,
     DatasetRetired,
@@ -199,6 +210,14 @@ QueueEvent = (
     | JobFailed
     | JobCancelled
     | JobsRetired
+    | ServiceApplied
+    | ServiceScaled
+    | ServiceLoad
+    | ServiceBlocked
+    | ServiceStopped
+    | ReplicaRetired
+    | ServiceKeyIssued
+    | ServiceKeyRevoked
     | CommandRejected
     | CommandRepeated
     | QueueClockStepped

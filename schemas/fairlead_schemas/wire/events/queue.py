@@ -148,6 +148,9 @@ class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
     #: Idempotency key of the submit and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
+    #: The service whose replica it is, and the revision of that; "": of none.
+    service: str = ""
+    revision: int = 0
 
 
 class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):

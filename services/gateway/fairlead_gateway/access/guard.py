@@ -12,7 +12,14 @@ import msgspec
 from fairlead_gateway.access.caller import CLUSTER, OPEN_CALLER, Caller
 from fairlead_gateway.access.callers import BLIND_S, CALLER, Callers, unauthenticated
 from fairlead_gateway.access.route_rights import Right
-from fairlead_gateway.access.targets import document_target, job_target, node_target, queue_target, volume_target
+from fairlead_gateway.access.targets import (
+    document_target,
+    job_target,
+    node_target,
+    queue_target,
+    service_target,
+    volume_target,
+)
 from fairlead_gateway.errors import HttpError, not_found
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.dominant_reason import row_or_array
@@ -28,6 +35,7 @@ _SEES: dict[str, Verb] = {
     "node": "node:read",
     "pool": "node:read",
     "volume": "volume:read",
+    "service": "job:read",
 }
 
 
@@ -167,6 +175,12 @@ class RouteGuard:
                 what, hint = ("dataset", "GET /v1/datasets") if "@" in name else ("volume", "GET /v1/volumes")
                 hidden = not_found(what, name[:80], hint=f"{hint} lists them")
                 target = volume_target(self._views, name.partition("@")[0])
+                if target is None:
+                    raise hidden
+                caller.require(verb, target, hidden=hidden, sees=sees)
+            case "service":
+                hidden = not_found("service", name[:80], hint="GET /v1/services lists them")
+                target = service_target(self._views, name)
                 if target is None:
                     raise hidden
                 caller.require(verb, target, hidden=hidden, sees=sees)

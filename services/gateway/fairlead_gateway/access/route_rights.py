@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from fairlead_schemas.policies.rights import Verb
 
 type RightKind = Literal[
-    "public", "signed-in", "cluster", "either", "job", "queue", "node", "pool", "volume", "listed", "body"
+    "public", "signed-in", "cluster", "either", "job", "queue", "node", "pool", "volume", "service", "listed", "body"
 ]
 
 
@@ -81,6 +81,11 @@ def on_pool(verb: Verb, parameter: str = "pool") -> Right:
 def on_volume(verb: Verb, parameter: str = "volume") -> Right:
     """Return the right to use a verb on the volume that the path names, or on the dataset of which it names a version."""
     return Right("volume", (verb,), parameter)
+
+
+def on_service(verb: Verb, parameter: str = "service") -> Right:
+    """Return the right to use a verb on the service that the path names, which is one on the jobs that are its replicas."""
+    return Right("service", (verb,), parameter)
 
 
 def listed(verb: Verb) -> Right:

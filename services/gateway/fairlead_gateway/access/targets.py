@@ -68,6 +68,12 @@ def volume_target(views: Views, name: str) -> Target | None:
     return None if target is None else _in_pool(views, target)
 
 
+def service_target(views: Views, name: str) -> Target | None:
+    """Return the target of a service: that of its replicas; None where there is none of the name."""
+    row = views.services.rows.get(name)
+    return None if row is None else Target(row.queue, pool_of_queue(views, row.queue), row.project, "", "", row.user)
+
+
 def owner_target(views: Views, owner: str) -> Target:
     """Return the target of what is to belong to an owner such as "queue:research"; the cluster for text that names none."""
     return _in_pool(views, owned_target(owner))

@@ -16,6 +16,7 @@ from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
 from fairlead_gateway.routes.request_bodies import EmptyRequest
 from fairlead_gateway.routes.router import Router, on_job
+from fairlead_gateway.routes.service_calls import ServiceCalls
 from fairlead_gateway.routes.tokens import NO_STORE
 from fairlead_gateway.routes.tunnels import NODE_S, PROXY_S, SECRET_BYTES, TunnelRoutes
 from fairlead_gateway.signon.short_lived import ShortLived
@@ -34,10 +35,13 @@ from fairlead_schemas.wire.app_sessions import (
     AppEntry,
     AppQuestion,
     ConnectApp,
+    ConnectReplica,
     EnterApp,
     EntriesEnded,
     FindEntry,
+    FindService,
     RenewEntries,
+    RenewServices,
     RunPresence,
 )
 from fairlead_schemas.wire.tunnels import OpenTunnel, Tunnel, TunnelOpened, digest
@@ -77,8 +81,12 @@ class AppRefused(Exception):
 class AppRoutes:
     """Handlers over views, bus and the rights of tunnels."""
 
-    def __init__(self, views: Views, bus: Bus, tunnels: TunnelRoutes, guard: RouteGuard) -> None:
+    def __init__(
+        self, views: Views, bus: Bus, tunnels: TunnelRoutes, guard: RouteGuard, services: ServiceCalls
+    ) -> None:
+        """`services`: answers what proxies ask about services."""
         self._views, self._bus, self._tunnels, self._guard = views, bus, tunnels, guard
+        self._services = services
         self._rows = ShortLived(bus)
 
     # ------------------------------------------------------------------ the client's question
@@ -138,6 +146,8 @@ class AppRoutes:
     async def answer(self, message: Message) -> bytes:
         """Answer a question of a proxy."""
         question = _decode_question(message.payload)
+        if isinstance(question, FindService | ConnectReplica | RenewServices):
+            return await self._services.answer(question, is_current=self._tunnels.is_current)
         if isinstance(question, RenewEntries):
             return _encode(await self._renew(question))
         if not self._tunnels.is_current:

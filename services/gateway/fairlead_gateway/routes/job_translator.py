@@ -14,8 +14,9 @@ from fairlead_schemas.jobfile.agent_fields import volumes_of
 from fairlead_schemas.jobfile.alike import JobResolver
 from fairlead_schemas.jobfile.job_spec import JobSpec
 from fairlead_schemas.jobfile.resolve import decode_and_check
+from fairlead_schemas.jobfile.service_file import SUBMITTED_AS_JOB
 from fairlead_schemas.units.image_names import Registries
-from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.units.validation import FieldError, InvalidJob
 from fairlead_schemas.wire.commands import digest_of
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
@@ -85,6 +86,8 @@ class JobTranslator:
 
     def submission(self, user: str, spec: JobSpec) -> Submission:
         """Translate one job file without remembering it. Raise InvalidJob."""
+        if spec.service is not None:
+            raise InvalidJob([SUBMITTED_AS_JOB])
         command = self._resolver.resolve(spec, user)
         before, marker, after = _encode(command).partition(b'"id":"')
         return Submission(

@@ -23,6 +23,7 @@ from fairlead_gateway.access.route_rights import (
     on_node,
     on_pool,
     on_queue,
+    on_service,
     on_volume,
 )
 from fairlead_gateway.errors import HttpResponse
@@ -55,6 +56,7 @@ __all__ = [
     "on_node",
     "on_pool",
     "on_queue",
+    "on_service",
     "on_volume",
     "one_or_list",
 ]

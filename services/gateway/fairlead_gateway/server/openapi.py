@@ -47,6 +47,7 @@ _TAGS = {
     "notifications": "notifications",
     "storage-classes": "storage",
     "volumes": "storage",
+    "services": "services",
     "datasets": "storage",
     "whoami": "access",
     "sign-in": "access",

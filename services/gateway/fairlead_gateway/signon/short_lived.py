@@ -11,7 +11,18 @@ from fairlead_schemas.units.token_text import digest
 from fairlead_schemas.wire import subjects
 
 #: Prefixes of the keys, which `erase_old` looks through.
-KINDS = ("once", "device", "user-code", "code", "tries", "attempts", "exchanges", "app-code", "app-entry")
+KINDS = (
+    "once",
+    "device",
+    "user-code",
+    "code",
+    "tries",
+    "attempts",
+    "exchanges",
+    "app-code",
+    "app-entry",
+    "service-key",
+)
 #: An attempt has drained after it, however full the count was.
 MINUTE_S = 60.0
 

@@ -28,6 +28,7 @@ from fairlead_gateway.views.rows import (
     RolloutRow,
     WindowRow,
 )
+from fairlead_gateway.views.services import ServiceRow, ServicesView
 from fairlead_gateway.views.storage import StorageRows, StorageView
 from fairlead_gateway.views.waiting import WaitingView
 from fairlead_rights.effects import EFFECTS
@@ -63,6 +64,7 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     savings: list[DryRunSavings]
     access: AccessRows
     storage: StorageRows
+    services: list[ServiceRow]
     outcomes_old: dict[str, OutcomeRow]
     outcomes_young: dict[str, OutcomeRow]
 
@@ -87,6 +89,7 @@ class Views:
         self.idle = IdleView(self.jobs)
         self.prices = PricesView()
         self.storage = StorageView()
+        self.services = ServicesView()
         self.outcomes = OutcomesView()
         #: Grants, tokens and sign-ins in force.
         self.access = AccessState()
@@ -107,6 +110,7 @@ class Views:
             self.idle,
             self.prices,
             self.storage,
+            self.services,
         )
         for view in views:
             for kind, handler in view.handlers.items():
@@ -165,6 +169,7 @@ class Views:
                 savings=list(self.idle.savings.values()),
                 access=rows_of(self.access),
                 storage=self.storage.rows(),
+                services=list(self.services.rows.values()),
                 outcomes_old=old,
                 outcomes_young=young,
             )
@@ -197,5 +202,6 @@ class Views:
         views.idle.restore(saved.idle_policies, saved.savings)
         views.access = state_of(saved.access)
         views.storage.fill(saved.storage)
+        views.services.fill(saved.services)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views

@@ -4,15 +4,37 @@ No rules, no refusals. The legal moves of jobs are the table in `fairlead_schema
 handler against it.
 """
 
-from fairlead_bus.core import EventHandlers, EventPosition, apply_events, merged
-from fairlead_queue.apply import jobs, queues, reclaim_requests, runs
+from typing import Any
+
+from fairlead_bus.core import EventHandler, EventHandlers, EventPosition, apply_events, merged
+from fairlead_queue.apply import jobs, queues, reclaim_requests, runs, services
 from fairlead_queue.apply.order_effects import is_settled, note_effect
 from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
 from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commit import Commit
 
 WRITER = "queue"
-HANDLERS: EventHandlers[QueueState] = merged(queues.HANDLERS, jobs.HANDLERS, runs.HANDLERS, reclaim_requests.HANDLERS)
+
+
+def _followed(first: EventHandlers[QueueState], second: EventHandlers[QueueState]) -> EventHandlers[QueueState]:
+    """Return the first table; where an event is in both, the second's handler comes after the first's."""
+
+    def both(kind: type[Any]) -> EventHandler[QueueState]:
+        before, after = first[kind], second[kind]
+
+        def handler(state: QueueState, event: Any, at: EventPosition) -> None:
+            before(state, event, at)
+            after(state, event, at)
+
+        return handler
+
+    return {**first, **{kind: both(kind) for kind in second}}
+
+
+HANDLERS: EventHandlers[QueueState] = _followed(
+    merged(queues.HANDLERS, jobs.HANDLERS, runs.HANDLERS, reclaim_requests.HANDLERS, services.HANDLERS),
+    services.FOLLOWING,
+)
 
 
 def fold(state: QueueState, seq: int, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""Admission of submits; and GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a
+"""Admission of submits, and the event of a job that enters; and GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a
 replica of a GPU. A refusal names the field, the expectation and the finding.
 """
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from fairlead_bus.core import CommandRefusal
-from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
 from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.quota import is_user_node, pool_name
 from fairlead_queue.waiting.nodes import NodeCapacity
@@ -15,11 +15,12 @@ from fairlead_queue.waiting.pending import model_of
 from fairlead_schemas.jobfile.job_spec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, RETRIES_MAX
 from fairlead_schemas.policies import partitions
 from fairlead_schemas.policies.checkpoints import fault_of
-from fairlead_schemas.queuefile.settings import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
 from fairlead_schemas.units.ids import PRIORITY_MAX
 from fairlead_schemas.units.quantities import MILLI, format_duration, format_memory, format_milli
 from fairlead_schemas.units.suggestions import did_you_mean
 from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.events import JobSubmitted
 from fairlead_schemas.wire.resource_requests import SHARED, faults
 from fairlead_schemas.wire.resources import Request
 
@@ -291,3 +292,76 @@ def _largest_words(shapes: Collection[NodeCapacity], request: Request) -> tuple[
         return f"asks for {found} of memory per node; the largest node has {format_memory(memory)}", "resources.memory"
     asked = f"{format_milli(request.gpu_milli)} GPUs, {format_milli(request.cpu_milli)} CPUs and {format_memory(request.memory_mib)}"
     return f"asks for {asked} per node; no single node has all of it", "resources"
+
+
+# -- entry of an admitted job
+
+
+def accepted_job(
+    draft: QueueDraft, command: SubmitJob, cause: str, service: str = "", revision: int = 0
+) -> JobSubmitted:
+    """Return the event of a job that enters. `service`: the one whose replica it is, of a revision."""
+    number = draft.next_number
+    draft.next_number = number + 1
+    job = str(number)
+    if command.key:
+        draft.keys[command.key] = (job, command.digest)
+    draft.entered.add(command.queue)
+    draft.accepted.add(job)
+    request = request_in_pool(draft, command)
+    if command.array is None and command.start_at_ns <= draft.commit_ns and not (command.after or command.held):
+        order = future_order(draft, command, draft.next_place)
+        draft.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
+    draft.next_place += 1
+    return JobSubmitted(
+        cause=cause,
+        job=job,
+        name=command.name,
+        queue=command.queue,
+        user=command.user,
+        request=request,
+        spec=command.spec,
+        project=command.project,
+        kind=command.kind,
+        priority=command.priority,
+        array=command.array,
+        retries=command.retries,
+        total_ns=command.total_ns,
+        grace_ns=command.grace_ns,
+        start_at_ns=command.start_at_ns,
+        deadline_ns=command.deadline_ns,
+        slice_ns=command.slice_ns,
+        after=command.after,
+        array_limit=command.array_limit,
+        on_partition=command.on_partition,
+        checkpoint=command.checkpoint,
+        key=command.key,
+        digest=command.digest,
+        gang=command.gang,
+        held=command.held,
+        authority=command.authority,
+        service=service,
+        revision=revision,
+    )
+
+
+def request_in_pool(draft: QueueDraft, command: SubmitJob) -> Request:
+    """The request, for the pool that the queue is in and charged as that says."""
+    queue = draft.state.queues.get(command.queue)
+    pool = queue.pool.name if queue is not None and draft.outlook is None else pool_name(draft.queues(), command.queue)
+    wanted = "" if pool == DEFAULT_POOL else pool
+    request = shared_request(command.request, draft.pool_settings(pool).sharing)
+    return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
+
+
+def future_order(draft: QueueDraft, command: SubmitJob, place: int) -> int:
+    """Return the future order of the job in its line."""
+    queue = draft.state.queues.get(command.queue)
+    pool = queue.pool if queue is not None else draft.state.pools[DEFAULT_POOL]
+    return pool.order(
+        command.priority,
+        place,
+        deadline_ns=command.deadline_ns,
+        submitted_ns=draft.commit_ns,
+        total_ns=command.total_ns,
+    )

@@ -10,28 +10,27 @@ from typing import Any
 import msgspec
 
 from fairlead_bus.core import CommandRefusal, rejected, undecodable
-from fairlead_queue.decide import configuration, queue_closing, validation
+from fairlead_queue.decide import configuration, queue_closing, services, validation
 from fairlead_queue.decide.admission import (
+    accepted_job,
     drained_refusal,
-    shared_request,
     submit_refusal,
     unknown_queue,
     unnamed_model_refusal,
 )
-from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
+from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.freshness import stale_job_refusal, stale_queues_refusal
 from fairlead_queue.decide.job_update import raises_limit_at_work, update_refusal
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_schemas.policies.checkpoints import signal_fault
-from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
+from fairlead_schemas.queuefile.settings import PoolEntry
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import MICROSECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
-from fairlead_schemas.wire.resources import Request
 
 
 def decide_command(draft: QueueDraft, command: cmd.QueueCommand | cmd.Undecodable) -> None:
@@ -58,68 +57,7 @@ def _submit(draft: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEv
     refused = submit_refusal(draft, command)
     if refused is not None:
         return _job_rejected(command, cause, refused)
-    number = draft.next_number
-    draft.next_number = number + 1
-    job = str(number)
-    if command.key:
-        draft.keys[command.key] = (job, command.digest)
-    draft.entered.add(command.queue)
-    draft.accepted.add(job)
-    request = request_in_pool(draft, command)
-    if command.array is None and command.start_at_ns <= draft.commit_ns and not (command.after or command.held):
-        order = future_order(draft, command, draft.next_place)
-        draft.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
-    draft.next_place += 1
-    return ev.JobSubmitted(
-        cause=cause,
-        job=job,
-        name=command.name,
-        queue=command.queue,
-        user=command.user,
-        request=request,
-        spec=command.spec,
-        project=command.project,
-        kind=command.kind,
-        priority=command.priority,
-        array=command.array,
-        retries=command.retries,
-        total_ns=command.total_ns,
-        grace_ns=command.grace_ns,
-        start_at_ns=command.start_at_ns,
-        deadline_ns=command.deadline_ns,
-        slice_ns=command.slice_ns,
-        after=command.after,
-        array_limit=command.array_limit,
-        on_partition=command.on_partition,
-        checkpoint=command.checkpoint,
-        key=command.key,
-        digest=command.digest,
-        gang=command.gang,
-        held=command.held,
-        authority=command.authority,
-    )
-
-
-def request_in_pool(draft: QueueDraft, command: cmd.SubmitJob) -> Request:
-    """The request, for the pool that the queue is in and charged as that says."""
-    queue = draft.state.queues.get(command.queue)
-    pool = queue.pool.name if queue is not None and draft.outlook is None else pool_name(draft.queues(), command.queue)
-    wanted = "" if pool == DEFAULT_POOL else pool
-    request = shared_request(command.request, draft.pool_settings(pool).sharing)
-    return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
-
-
-def future_order(draft: QueueDraft, command: cmd.SubmitJob, place: int) -> int:
-    """Return the future order of the job in its line."""
-    queue = draft.state.queues.get(command.queue)
-    pool = queue.pool if queue is not None else draft.state.pools[DEFAULT_POOL]
-    return pool.order(
-        command.priority,
-        place,
-        deadline_ns=command.deadline_ns,
-        submitted_ns=draft.commit_ns,
-        total_ns=command.total_ns,
-    )
+    return accepted_job(draft, command, cause)
 
 
 def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.QueueEvent:
@@ -383,4 +321,10 @@ HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRef
     cmd.DrainQueue: queue_closing.drain_queue,
     cmd.ReleaseQueue: queue_closing.release_queue,
     cmd.SetPrice: _set_price,
+    cmd.ApplyService: services.apply_service,
+    cmd.ScaleService: services.scale_service,
+    cmd.ReportServiceLoad: services.report_load,
+    cmd.StopService: services.stop_service,
+    cmd.IssueServiceKey: services.issue_key,
+    cmd.RevokeServiceKey: services.revoke_key,
 }

@@ -15,6 +15,7 @@ from fairlead_queue.decide.offers import make_offers
 from fairlead_queue.decide.outcomes import emit_owed
 from fairlead_queue.decide.queue_closing import withdraw_held
 from fairlead_queue.decide.reclaim_requests import reclaim_quota, stop_idle_runs
+from fairlead_queue.decide.services import reconcile_services
 from fairlead_queue.decide.timers import emit_due
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
 from fairlead_queue.state import QueueState
@@ -57,6 +58,8 @@ def decide(state: QueueState, inputs: Sequence[Input], now_ns: int) -> QueueDeci
     if state.stopping:
         for array in sorted(state.stopping.values(), key=lambda array: array.order):
             _stop_elements(draft, array)
+    if state.restless:
+        reconcile_services(draft)
     if len(state.finished) > FINISHED_JOBS_MAX:
         _retire(draft)
     reviewed = is_review_due(state, now_ns)

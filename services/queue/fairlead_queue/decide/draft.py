@@ -15,7 +15,7 @@ from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.closures import QueueClosures
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
-from fairlead_schemas.wire.events import JobRejected, JobSubmitted, QueueEvent
+from fairlead_schemas.wire.events import JobRejected, JobSubmitted, QueueEvent, ServiceApplied
 from fairlead_schemas.wire.resources import Request
 
 _encode = msgspec.json.Encoder().encode
@@ -47,6 +47,8 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         #: Jobs that people have changed, moved, held or released by the commands so far.
         self.changed: set[str] = set()
         self.keys: dict[str, tuple[str, str]] = {}
+        #: Services that the commands so far have changed.
+        self.services: set[str] = set()
         #: The queues and pools after a change that this very decision accepts; None: as they are.
         self.outlook: ProposedConfiguration | None = None
         #: Queues that are held or drained after what was decided so far; None: as they are.
@@ -120,6 +122,8 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         self.reserved -= 1
         if isinstance(event, JobSubmitted):
             self.size += SUBMIT_BYTES + len(memoryview(event.spec))
+        elif isinstance(event, ServiceApplied):
+            self.size += ANSWER_BYTES + len(_encode(event))
         elif isinstance(event, JobRejected):
             self.size += ANSWER_BYTES + len(_encode((event.request, event.queue, event.project)))
         else:

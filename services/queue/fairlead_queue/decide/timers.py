@@ -31,6 +31,10 @@ def next_due_ns(state: QueueState, now_ns: int) -> int | None:
         again_ns = state.accounts[path].next_ns(now_ns)  # a period has ended without anything to report
         if again_ns is not None:
             times.append(again_ns)
+    for name in state.restless:
+        at_ns = state.plan_of(state.services[name], now_ns).next_ns
+        if at_ns is not None:
+            times.append(at_ns)
     return min(times, default=None)
 
 

@@ -205,6 +205,11 @@ def _job_problems(
     for path, move_to in after.removed.items():
         if path in before.queues:
             yield from _removal_problems(state, path, move_to, after, inner)
+            for service in state.services.values():
+                if service.queue == path:
+                    yield TemporaryProblem(
+                        f"queues.{path}: service {service.name} is in it; stop it first (fairlead service stop)"
+                    )
         else:
             yield f"queues.{path[:100]}: there is no such queue to remove"
     for path in paths:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fairlead_queue.decide.admission import submit_refusal
-from fairlead_queue.decide.commands import future_order, request_in_pool
+from fairlead_queue.decide.admission import future_order, request_in_pool, submit_refusal
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.gates import ClosedGate, is_within_capacity
 from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob

@@ -20,6 +20,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self.shapes: dict[str, NodeCapacity] = {}
+        #: Nodes that get no new work, and whose runs are to end.
+        self.draining: set[str] = set()
         #: {pool: {shape: how many nodes have it}} (derived).
         self._counts: dict[str, dict[NodeCapacity, int]] = {}
 
