@@ -16,3 +16,5 @@ for name in "$@"; do
   fairlead credentials add "$name" $kind --dir "$list" --out "$key" 2>&1 | sed '/^next/d'
   chown "$uid:$uid" "$key"
 done
+# After an upgrade: the permissions of this version, for the keys that there are.
+fairlead credentials init --refresh --dir "$list" 2>&1 | sed '/^next/d'

@@ -15,8 +15,8 @@ from typing import cast
 import structlog
 
 from fairlead_bus.port import CommandsLost, LogDamaged, Unavailable
-from fairlead_schemas.wire.commit import OtherLogFormat
-from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+from fairlead_schemas.wire.commit import NewerLevel, OtherLogFormat
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_NEWER, Condition, ConditionCode
 
 RETRY_S = 0.2
 #: A shorter wait is not logged.
@@ -58,11 +58,20 @@ DAMAGES = (LogDamaged, CommandsLost)
 def condition_of(error: BaseException | None) -> Condition | None:
     """Return the condition that corresponds to an error, None for every other error."""
     if isinstance(error, LogDamaged):
-        foreign = isinstance(error.__cause__, OtherLogFormat)
-        return Condition(code="log_format" if foreign else "log_damaged", message=str(error))
+        return Condition(code=_code_of(error.__cause__), message=str(error))
     if isinstance(error, CommandsLost):
         return Condition(code="commands_lost", message=str(error))
     return None
+
+
+def _code_of(cause: BaseException | None) -> ConditionCode:
+    if isinstance(cause, NewerLevel):
+        return "log_newer"
+    return "log_format" if isinstance(cause, OtherLogFormat) else "log_damaged"
+
+
+#: Exit codes of services that end by `end_service`, where they differ from EXIT_DAMAGED.
+EXIT_CODES: dict[ConditionCode, int] = {"commands_lost": EXIT_COMMANDS_LOST, "log_newer": EXIT_NEWER}
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -81,7 +90,8 @@ def end_service(service: str, error: BaseException) -> int:
     words = {
         "log_damaged": "log damaged, stopped",
         "log_format": "log of another format, stopped",
+        "log_newer": "log of a newer level, stopped",
         "commands_lost": "commands lost, stopped",
     }[condition.code]
     log.critical(words, service=service, condition=condition.code, reason=condition.message, hint=condition.hint())
-    return EXIT_COMMANDS_LOST if condition.code == "commands_lost" else EXIT_DAMAGED
+    return EXIT_CODES.get(condition.code, EXIT_DAMAGED)

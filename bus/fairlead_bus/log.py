@@ -20,6 +20,7 @@ from fairlead_schemas.wire.commit import (
     commit_hash,
     decode_commit,
     decode_envelope,
+    refuse_newer,
 )
 
 #: Pause before asking a server again that did not answer.
@@ -118,6 +119,12 @@ class Checked(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+def _decode_known_envelope(payload: bytes) -> Envelope:
+    envelope = decode_envelope(payload)
+    refuse_newer(envelope.level)
+    return envelope
+
+
 class LogReader:
     """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit.
 
@@ -168,7 +175,7 @@ class LogReader:
 
     def check_envelope(self, stored: Stored) -> Checked:
         """Check one commit that comes next, its events left undecoded."""
-        envelope = self._decoded(stored, decode_envelope)
+        envelope = self._decoded(stored, _decode_known_envelope)
         self.chain.extend(stored, envelope)
         return Checked(stored.sequence, envelope.writer, envelope, stored.payload)
 

@@ -22,13 +22,18 @@ from typing import Any, Protocol
 from fairlead_bus.plain_structlog import structlog
 
 # isort: split
+import msgspec
+
 from fairlead_bus import bus_faults, nkey
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.environment_settings import BadSetting, one_of
+from fairlead_bus.lease import process_word
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.nats.link import CredentialsRefused
 from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit, Unavailable
-from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import EXIT_STEPPED_DOWN, PRESENCE_S, ProcessPresence, encode_presence
+from fairlead_schemas.wire.levels import LEVEL
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0
@@ -249,11 +254,15 @@ async def _serve_once(name: str, build: Build, stop: asyncio.Event, *, on_node: 
         if isinstance(started, int):
             return started
         bus, service = started
+        announcing = None if on_node else asyncio.ensure_future(_announce(bus, name))
         try:
             return await _until_asked(
                 asyncio.ensure_future(_until_sent_away(bus, service, on_node=on_node)), asked, service
             )
         finally:
+            if announcing is not None:
+                announcing.cancel()
+                await asyncio.gather(announcing, return_exceptions=True)
             await _close(bus)
     except Exception:
         if on_node:  # alone in its process, whose main module says which errors need a person
@@ -263,6 +272,22 @@ async def _serve_once(name: str, build: Build, stop: asyncio.Event, *, on_node: 
         return 1
     finally:
         asked.cancel()
+
+
+async def _announce(bus: Bus, name: str) -> None:
+    """State that this process runs, leading or not, until cancelled; then that it leaves. Never raises."""
+    from importlib.metadata import version  # takes longer to import than an agent may; agents announce nothing
+
+    presence = ProcessPresence(
+        service=name, instance=instance(), word=process_word(), version=version("fairlead-cluster"), level=LEVEL
+    )
+    try:
+        while True:
+            await bus.publish(subjects.presence(name), encode_presence(presence))
+            await asyncio.sleep(PRESENCE_S)
+    finally:
+        with contextlib.suppress(BusError, OSError):
+            await bus.publish(subjects.presence(name), encode_presence(msgspec.structs.replace(presence, leaves=True)))
 
 
 async def _start(name: str, build: Build, *, on_node: bool) -> tuple[NatsBus, Runnable] | int:

@@ -17,6 +17,8 @@ from fairlead_bus.port import (
     ServerTimes,
     StaleWriter,
     Stored,
+    StreamCopies,
+    StreamCopy,
     StreamState,
     TooLarge,
     Unavailable,
@@ -157,6 +159,11 @@ class MemoryBus:
         first = held.messages[0].sequence if held.messages else held.last + 1
         missing = held.last - first + 1 - len(held.messages)
         return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created, missing)
+
+    async def copies(self, stream: str) -> StreamCopies:
+        await asyncio.sleep(0)
+        self._reach()
+        return StreamCopies(1, (StreamCopy(""),))
 
     async def times(self, stream: str, subject: str = "") -> ServerTimes:
         await asyncio.sleep(0)

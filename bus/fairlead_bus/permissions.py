@@ -18,6 +18,18 @@ from fairlead_schemas.wire.conditions import ALIVE
 EVERY_NODE = "*"
 
 
+#: Streams whose copies the gateway reports.
+COPIED = (
+    subjects.LOG,
+    subjects.CMD,
+    subjects.SAMPLE,
+    subjects.OUTPUT,
+    subjects.AUDIT,
+    *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE, subjects.PEOPLE, subjects.PIECE)),
+    f"OBJ_{subjects.SNAPSHOT}",
+)
+
+
 class Crossing(NamedTuple):
     """Part of the services' account that a node reaches. service: the node may publish and request; stream: it may subscribe."""
 
@@ -161,8 +173,11 @@ def _streams() -> Permissions:
     )
 
 
-#: {service: what it may}. Each writes its own part of the log and nothing else of it.
-SERVICES: dict[str, Permissions] = {
+#: Users that are no process of a service: a person's commands.
+_COMMANDS = ("streams", "auditor", "recovery")
+
+#: {service: what it may beyond stating that it runs}. Each writes its own part of the log and nothing else of it.
+_OF_SERVICES: dict[str, Permissions] = {
     "streams": _streams(),
     "queue": Permissions(_writes("queue"), (*_states("queue"), subjects.BEATS), answers=True),
     "placer": Permissions(
@@ -202,6 +217,7 @@ SERVICES: dict[str, Permissions] = {
             *_read(subjects.LOG),
             *_read(subjects.OUTPUT),
             *_read(subjects.CMD),  # is every command still there?
+            *_info(*COPIED),  # are all copies current?
             *_save(),  # its views
             subjects.cmd("*"),
             subjects.ASK,
@@ -224,9 +240,10 @@ SERVICES: dict[str, Permissions] = {
             subjects.rpc("appproxy", "expect"),
             subjects.rpc("appproxy", "address"),
         ),
-        # To show which nodes are silent; and what another gateway has changed of a person.
+        # To show which nodes are silent, and which processes run; and what another gateway has changed of a person.
         (
             subjects.BEATS,
+            subjects.PRESENCES,
             f"$KV.{subjects.PEOPLE}.*.*",
             f"$KV.{subjects.CREDENTIAL}.*.*",
             f"$KV.{subjects.NOTIFY}.*.*",
@@ -257,7 +274,7 @@ SERVICES: dict[str, Permissions] = {
         (subjects.rpc("notifier", "test"), f"$KV.{subjects.NOTIFY}.*.*"),
         answers=True,
     ),
-    # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
+    # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, and says no more than that it runs.
     "archiver": Permissions(_read(subjects.LOG)),
     # For manual verification and replay: reads everything, publishes nothing.
     "auditor": Permissions((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
@@ -273,6 +290,12 @@ SERVICES: dict[str, Permissions] = {
         )
     ),
 }  # fmt: skip
+
+#: {service: what it may}.
+SERVICES: dict[str, Permissions] = {
+    name: each if name in _COMMANDS else each._replace(publish=(*each.publish, subjects.presence(name)))
+    for name, each in _OF_SERVICES.items()
+}
 
 
 def inbox(public_key: str) -> str:

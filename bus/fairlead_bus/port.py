@@ -93,6 +93,23 @@ class StreamState(NamedTuple):
     missing: int = 0
 
 
+class StreamCopy(NamedTuple):
+    """Copy of a stream on one server, as the stream's leader sees it."""
+
+    server: str
+    is_current: bool = True
+    is_offline: bool = False
+    #: Operations that it is behind.
+    lag: int = 0
+
+
+class StreamCopies(NamedTuple):
+    """Copies of a stream, the leader's own first. A single server has no names: one copy, `server` is empty."""
+
+    wanted: int
+    copies: tuple[StreamCopy, ...]
+
+
 class ServerTimes(NamedTuple):
     """Times by the server's clock (Unix ns), now and when messages were stored; 0 for a missing message."""
 
@@ -148,6 +165,10 @@ class Bus(Protocol):
 
     async def state(self, stream: str) -> StreamState:
         """Return the present contents of the stream. Raises Unavailable."""
+        ...
+
+    async def copies(self, stream: str) -> StreamCopies:
+        """Return the copies of the stream. Raises Unavailable, also while the stream has no leader."""
         ...
 
     async def times(self, stream: str, subject: str = "") -> ServerTimes:

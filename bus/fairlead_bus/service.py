@@ -29,7 +29,7 @@ from fairlead_bus import bus_faults, input_source, snapshots, streams
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.input_source import InputSource
-from fairlead_bus.lease import POLL_S, LeaderLease
+from fairlead_bus.lease import POLL_S, LeaderLease, process_word
 from fairlead_bus.log import NO_HEAD, FencedWriter, LogHead, LogReader, built_upon, identity
 from fairlead_bus.log_time import SKEW_NS, STEP_NS, OtherClocks, SteadyClock, boottime_ns
 from fairlead_bus.pacing import GATHER_S, CommitPace
@@ -43,7 +43,7 @@ from fairlead_bus.port import (
     TooLarge,
 )
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire import levels, subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, encode_commit
 from fairlead_schemas.wire.conditions import ALIVE, EXIT_STEPPED_DOWN, Alive, encode_alive
 
@@ -110,6 +110,8 @@ class Service[C: Core]:
         self._read_pause_s = read_pause_s
         self.reader = LogReader(bus, pause_s=read_pause_s)
         self.folded = 0
+        #: Level of the log's format as folded: what needs a higher one is not written.
+        self.level = levels.FIRST
         self.commits = 0
         self.leading = False
         self._snapshots = snapshots.SnapshotWriter(
@@ -286,6 +288,7 @@ class Service[C: Core]:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
         for writer, head in found.heads.items():
             commit = await retry_until_available(lambda head=head: built_upon(self.bus, head))
+            self.level = max(self.level, commit.level)  # every commit states it
             if writer == self.writer:
                 self._cursors, self._committed_ns = repeated_cursors(commit.cursors), commit.at_ns
         try:
@@ -409,7 +412,8 @@ class Service[C: Core]:
         being encoded, and TooLarge."""
         if not decision.events and not decision.cursors:
             return None
-        head = self._heads.get(self.writer, NO_HEAD)
+        head, level = self._heads.get(self.writer, NO_HEAD), levels.level_after(self.level, decision.events)
+        levels.check_writable(level, decision.events)
         commit = Commit(
             v=VERSION,
             writer=self.writer,
@@ -419,6 +423,7 @@ class Service[C: Core]:
             cursors=self._cursors | decision.cursors,
             prev=head.hash,
             events=decision.events,
+            level=level,
         )
         payload = encode_commit(commit)
         if len(payload) > streams.MESSAGE_BYTES_MAX:
@@ -491,6 +496,7 @@ class Service[C: Core]:
             raise StaleWriter(f"another process has written {self.writer}'s commit {folded.commit.n}")
         self.core.evolve(folded.seq, folded.commit)
         self.folded = folded.seq
+        self.level = max(self.level, folded.commit.level)
         self._heads[folded.writer] = folded.head
         self._snapshots.count(len(folded.commit.events))
         if folded.writer == self.writer:
@@ -556,5 +562,6 @@ class Service[C: Core]:
                 refused=self.fence.refused,
                 clock=self._clock_differs,
                 clock_lag_ms=int(self.clock.lag_ns / 1e6),
+                word=process_word(),
             )
         )

@@ -27,7 +27,7 @@ PROGRAMS = frozenset({"kubectl", "sky", "dstack", "ray", "hq", "runai", "slurm"}
 #: {verb: what to type here, or that there is no such thing}
 OURS: dict[str, str] = {
     # Several systems
-    "list": _LIST, "ls": _LIST, "ps": _JOBS, "status": _LIST, "job": _JOBS, "restart": _REQUEUE, "rerun": _REQUEUE, "node": _NODES, "queue": _QUEUES,
+    "list": _LIST, "ls": _LIST, "ps": _JOBS, "job": _JOBS, "restart": _REQUEUE, "rerun": _REQUEUE, "node": _NODES, "queue": _QUEUES,
     "info": _SHOW, "inspect": _SHOW, "tail": _LOGS, "log": _LOGS, "kill": _CANCEL, "stop": _CANCEL, "rm": _CANCEL,
     "delete": _CANCEL, "start": _SUBMIT, "pause": _HOLD, "suspend": _HOLD, "resume": _RELEASE, "unhold": _RELEASE,
     "history": _EVENTS, "event": _EVENTS, "explain": "fairlead why JOB", "reason": "fairlead why JOB", "metrics": _TOP,

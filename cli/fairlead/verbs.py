@@ -210,6 +210,13 @@ VERBS: tuple[Verb, ...] = (
         "Watch nodes and jobs, and what running ones make of their GPUs: the mean of their utilisation, memory and power of all of them.",
     ),
     Verb(
+        "Cluster",
+        "status",
+        "upgrade:status",
+        "Show which processes lead or wait, the bus's servers with their copies, versions, and the level of the log's format.",
+    ),
+    Verb("Cluster", "upgrade", "upgrade:upgrade", "See if everything is upgraded, and let a newer level be written."),
+    Verb(
         "The record", "events", "events:events", "Print events of the log: time, id, what, about whom, caused by what."
     ),
     Verb(

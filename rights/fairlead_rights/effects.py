@@ -62,6 +62,10 @@ def _session_ended(state: AccessState, event: ev.SessionEnded, at: object) -> No
     state.drop_session(event.session)
 
 
+def _level_raised(state: AccessState, event: ev.LevelRaised, at: object) -> None:
+    state.level = max(state.level, event.level)
+
+
 def _queue_configured(state: AccessState, event: ev.QueueConfigured, at: object) -> None:
     state.add_queue(event.path)
 
@@ -98,6 +102,7 @@ EFFECTS: dict[type, _Effect] = {
     ev.TokenRevoked: _new_epoch(_token_revoked),
     ev.SessionOpened: _new_epoch(_opened),
     ev.SessionEnded: _new_epoch(_session_ended),
+    ev.LevelRaised: _level_raised,
     ev.QueueConfigured: _new_epoch(_queue_configured),
     ev.QueueRemoved: _new_epoch(_queue_removed),
     ev.VolumeCreated: _new_epoch(_volume_made_or_gone),

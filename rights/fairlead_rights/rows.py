@@ -6,6 +6,7 @@ from fairlead_rights.access_list import Grant
 from fairlead_rights.state import AccessState, SignIn, Token
 from fairlead_schemas.policies.rights import Role, parse_scope
 from fairlead_schemas.wire.events.access import PrincipalKind
+from fairlead_schemas.wire.levels import FIRST
 
 
 class PrincipalRow(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class GrantRow(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
 
 
-class AccessRows(msgspec.Struct, frozen=True):
+class AccessRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of it. Tokens and sessions keep their order: of a principal's sessions the oldest ends first."""
 
     principals: list[PrincipalRow]
@@ -43,6 +44,8 @@ class AccessRows(msgspec.Struct, frozen=True):
     sessions: list[SignIn]
     #: Paths of the queues that exist, sorted.
     queues: list[str]
+    #: Level of the log's format.
+    level: int = FIRST
 
 
 def rows_of(state: AccessState) -> AccessRows:
@@ -63,6 +66,7 @@ def rows_of(state: AccessState) -> AccessRows:
         list(state.tokens.values()),
         list(state.sessions.values()),
         sorted(state.queues),
+        state.level,
     )
 
 
@@ -70,6 +74,7 @@ def state_of(rows: AccessRows) -> AccessState:
     """Return the state with these rows. Raise ScopeError for a scope that cannot be read."""
     state = AccessState()
     state.queues.update(rows.queues)
+    state.level = rows.level
     for row in rows.principals:
         state.kinds[row.id] = row.kind
         (state.access.admit if row.active else state.access.suspend)(row.id)

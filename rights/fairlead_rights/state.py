@@ -13,6 +13,7 @@ from fairlead_rights.access_list import AccessList, Reach, Target, covers, reach
 from fairlead_rights.roles import verbs_of
 from fairlead_schemas.policies.rights import Role, Scope, Verb, parse_scope
 from fairlead_schemas.wire.events.access import PrincipalKind, TokenKind
+from fairlead_schemas.wire.levels import FIRST
 
 #: Limits of tokens that are shared; beyond it some are held twice.
 LIMITS_SHARED_MAX = 10_000
@@ -52,6 +53,8 @@ class AccessState:
         #: Derived: {principal: ids}, in the order in which they were issued or opened.
         self.tokens_of: dict[str, dict[str, None]] = {}
         self.sessions_of: dict[str, dict[str, None]] = {}
+        #: Level of the log's format that a person has raised (wire/levels.py).
+        self.level = FIRST
         #: Replaced by every change. What was judged under one epoch needs no second look while it is the same object.
         self.epoch = object()
         #: Derived: number of grants over all subjects.

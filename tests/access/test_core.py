@@ -14,6 +14,7 @@ from fairlead_schemas.policies.rights import ROLES, VERBS
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import levels
 from fairlead_schemas.wire.authority import Authority
 from tests.access.world import AccessWorld, refused
 from tests.schemas.examples import COMMIT
@@ -297,6 +298,37 @@ def test_the_core_is_not_woken_for_what_has_ended_before() -> None:
     assert made.core.wake_at() is None
 
 
+# ------------------------------------------------------------------------------- the level of the log
+
+
+def test_an_admin_raises_the_level_of_the_log_and_it_never_falls() -> None:
+    """The level is in the state, and survives a snapshot. Two commands of one message cannot raise it twice."""
+    made = world("ann")
+    assert made.core.state.level == levels.FIRST
+    raised, again = made.send(*(cmd.RaiseLevel(id=made.id(), user="root", level=levels.LEVEL) for _ in range(2)))
+    assert isinstance(raised, ev.LevelRaised) and (raised.level, raised.by) == (levels.LEVEL, "root")
+    assert refused(again, "conflict")
+    assert AccessCore.restore(made.core.snapshot()).state.level == made.core.state.level == levels.LEVEL
+
+
+@pytest.mark.parametrize(
+    ("user", "level", "code"),
+    [
+        ("ann", levels.LEVEL, "denied"),
+        ("root", levels.LEVEL + 1, "invalid"),
+        ("root", levels.FIRST, "conflict"),
+        ("root", 0, "conflict"),
+        ("root", -1, "conflict"),
+    ],
+)
+def test_a_level_that_cannot_be_is_refused(user: str, level: int, code: str) -> None:
+    """By others than admins; one that this version does not know; one that the log has already, or had."""
+    made = world("ann")
+    before = made.core.snapshot()
+    (event,) = made.send(cmd.RaiseLevel(id=made.id(), user=user, level=level))
+    assert refused(event, code) and made.core.snapshot() == before
+
+
 # ------------------------------------------------------------------------------- any commands
 
 _IDS = st.sampled_from(["root", "ann", "bob", "ci"])
@@ -337,6 +369,7 @@ _COMMANDS = st.one_of(
         st.just(cmd.IssueToken),
         st.fixed_dictionaries({"token": st.sampled_from(["t1", "t2"]), "principal": _IDS, "expires_ns": st.just(60)}),
     ),
+    st.tuples(st.just(cmd.RaiseLevel), st.fixed_dictionaries({"level": st.integers(0, levels.LEVEL + 1)})),
     st.tuples(st.just(cmd.RevokeToken), st.fixed_dictionaries({"token": st.sampled_from(["t1", "t2"])})),
     st.tuples(
         st.just(cmd.OpenSession),

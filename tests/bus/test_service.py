@@ -11,6 +11,7 @@ import structlog
 from fairlead_bus import lease, log_time, snapshots
 from fairlead_bus import service as shell
 from fairlead_bus.input_source import CommandSource
+from fairlead_bus.lease import process_word
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_bus.service import EXIT_OK, Service
@@ -185,7 +186,7 @@ async def test_a_leader_gives_a_sign_of_life(world: BusWorld):
     await bus.append(subjects.CMD, CMD, command(1))
     await eventually_async(lambda: running.core.ids)
     alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
-    assert alive == Alive(sequence=running.folded)
+    assert alive == Alive(sequence=running.folded, word=process_word())
     await crash(other)
     await running.stop()
     await task

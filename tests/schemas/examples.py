@@ -540,6 +540,7 @@ EVENTS: list[events.EventBase] = [
         verb="SuspendPrincipal",
         about="p7f3k",
     ),
+    events.LevelRaised(cause="cmd:c51", level=2, by="p1root"),
     events.AccessClockStepped(cause="clock", step_ns=-7_500_000_000, lag_ns=-7_499_900_000),
     events.StorageClassSet(
         cause="cmd:c60",
@@ -707,6 +708,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.ApplyIdlePolicies(id="c32", user="ada", scopes={"project:llm": (POLICY,), "user:bob": ()}),
     commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
     commands.AdmitPrincipal(id="c40", user="p1root", principal="ci", kind="service", first=True),
+    commands.RaiseLevel(id="c51", user="p1root", level=2),
     commands.SuspendPrincipal(id="c41", user="p1root", principal="p7f3k", forget=True),
     commands.GrantRole(id="c42", user="p8g4m", grant=ROLE_ENTRY),
     commands.RevokeRole(id="c43", user="p8g4m", grant=ROLE_ENTRY),

@@ -31,6 +31,8 @@ from fairlead_bus.port import (
     ServerTimes,
     StaleWriter,
     Stored,
+    StreamCopies,
+    StreamCopy,
     StreamFull,
     StreamState,
     TooLarge,
@@ -133,11 +135,25 @@ class _State(msgspec.Struct):
 
 class _StreamConfig(msgspec.Struct):
     max_bytes: int = -1
+    num_replicas: int = 1
+
+
+class _Replica(msgspec.Struct):
+    name: str = ""
+    current: bool = False
+    offline: bool = False
+    lag: int = 0
+
+
+class _Cluster(msgspec.Struct):
+    leader: str = ""
+    replicas: list[_Replica] = []
 
 
 class _StreamInfo(msgspec.Struct):
     state: _State = msgspec.field(default_factory=_State)
     config: _StreamConfig = msgspec.field(default_factory=_StreamConfig)
+    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
     created: str = ""
     ts: datetime | None = None
     error: ApiError | None = None
@@ -268,6 +284,11 @@ class NatsBus:
         if info.error is not None:
             raise Unavailable(f"stream {stream}: {info.error.description}")
         return info
+
+    async def copies(self, stream: str) -> StreamCopies:
+        info = await self._info(stream)
+        others = (StreamCopy(each.name, each.current, each.offline, each.lag) for each in info.cluster.replicas)
+        return StreamCopies(info.config.num_replicas, (StreamCopy(info.cluster.leader), *others))
 
     async def times(self, stream: str, subject: str = "") -> ServerTimes:
         newest = await self._stored(stream, {"last_by_subj": subject}) if subject else None

@@ -37,17 +37,25 @@ Pid = Annotated[
 
 
 @app.command()
-def init(directory: Directory = DIRECTORY, pid_file: Pid = None) -> None:
+def init(
+    directory: Directory = DIRECTORY,
+    pid_file: Pid = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Make no keys: write the list with the permissions of this version.")
+    ] = False,
+) -> None:
     """Make the services' keys, and the list of users. Again: what there is stays as it is.
 
     fairlead credentials init
+
+    fairlead credentials init --refresh     (after an upgrade)
 
     Each service reads its own file: FAIRLEAD_NATS_NKEY_FILE=/etc/fairlead/bus/queue.nk. The server includes
     /etc/fairlead/bus/accounts.conf.
     """
     with _readable_errors():
         users = bus_users.load(directory)
-        for name in SERVICES:
+        for name in () if refresh else SERVICES:
             path = directory / f"{name}.nk"
             known = bus_users.find(users, "service", name)
             if path.exists():

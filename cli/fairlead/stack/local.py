@@ -57,7 +57,7 @@ SERVICES: dict[str, tuple[dict[str, str], int]] = {
 }
 
 #: Conditions that only a person ends.
-DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "log_format", "commands_lost")
+DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "log_format", "log_newer", "commands_lost")
 
 type Say = Callable[[str, str], None]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.render import terminal
-from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_NEWER, EXIT_UNFIT
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
@@ -54,8 +54,8 @@ class _Kept:
 
     @property
     def is_given_up(self) -> bool:
-        """True once the process has found its log damaged: another one would find the same."""
-        return self.ended_with == EXIT_DAMAGED
+        """True once the process has found its log damaged, or newer than itself: another one would find the same."""
+        return self.ended_with in (EXIT_DAMAGED, EXIT_NEWER)
 
     def run(self, process: "subprocess.Popen[bytes]") -> None:
         """Take a process that has just started."""
@@ -155,8 +155,8 @@ class Supervisor:
             return {name: kept.restarts for name, kept in self._kept.items() if kept.restarts}
 
     def damaged(self) -> list[str]:
-        """Return the names of those processes that ended last because the log is damaged or commands are lost."""
-        return self._ended_with(EXIT_DAMAGED, EXIT_COMMANDS_LOST)
+        """Return the names of those processes that ended last because the log is damaged or newer than they are, or commands are lost."""
+        return self._ended_with(EXIT_DAMAGED, EXIT_NEWER, EXIT_COMMANDS_LOST)
 
     def unfit(self) -> list[str]:
         """Return the names of agents that ended last because they cannot work on their node."""

@@ -18,6 +18,7 @@ from fairlead_bus.port import (
     OutcomeUnknown,
     ServerTimes,
     Stored,
+    StreamCopies,
     StreamState,
     Tail,
     Unavailable,
@@ -166,6 +167,10 @@ class FaultyBus:
     async def state(self, stream: str) -> StreamState:
         await self._trip()
         return await self.client.state(stream)
+
+    async def copies(self, stream: str) -> StreamCopies:
+        await self._trip()
+        return await self.client.copies(stream)
 
     async def times(self, stream: str, subject: str = "") -> ServerTimes:
         await self._trip()

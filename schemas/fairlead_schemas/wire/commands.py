@@ -425,6 +425,12 @@ class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: EndReason = "signed_out"
 
 
+class RaiseLevel(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let events and fields of this level of the log's format be written. Its sender has seen that every process knows it."""
+
+    level: int
+
+
 class SetStorageClass(CommandBase, tag=True, frozen=True, kw_only=True):
     """Let volumes be made in a class, or change its bounds. StorageClassSet defines the fields."""
 
@@ -580,6 +586,7 @@ AccessCommand = (
     | RevokeToken
     | OpenSession
     | EndSession
+    | RaiseLevel
 )
 StorageCommand = (
     SetStorageClass | RemoveStorageClass | CreateVolume | ResizeVolume | DeleteVolume | AddDataset | RetireDataset

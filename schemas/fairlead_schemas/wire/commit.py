@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead_schemas.units.validation import decode
 from fairlead_schemas.wire.events import Event
+from fairlead_schemas.wire.levels import FIRST, LEVEL
 
 #: Of the log's format. Version 2 gave events their names of today.
 VERSION = 2
@@ -21,7 +22,7 @@ COMMIT_EVENTS_MAX = 1000
 COMMIT_BYTES_MAX = 256 * 1024
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Decision of one writer, with its events."""
 
     v: int
@@ -37,6 +38,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     #: SHA-256 (hex) of this writer's previous commit bytes; `GENESIS` for the first.
     prev: str
     events: list[Event]
+    #: Level of the log's format that the writer knew to be raised (levels.py); left out where it is the first.
+    level: int = FIRST
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +53,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     cursors: dict[str, int]
     prev: str
     events: list[msgspec.Raw]
+    level: int = FIRST
 
 
 class FormatNumber(msgspec.Struct, frozen=True, kw_only=True):
-    """The log's format alone, which every version writes in the same place."""
+    """The log's format and level alone, which every version writes in the same place."""
 
     v: int
+    level: int = FIRST
 
 
 class CommitUndecodable(ValueError):
@@ -64,6 +69,10 @@ class CommitUndecodable(ValueError):
 
 class OtherLogFormat(CommitUndecodable):
     """A commit of a log in another format. Nothing is damaged: the version that wrote the log reads it."""
+
+
+class NewerLevel(CommitUndecodable):
+    """A commit at a level that this version does not know. Nothing is damaged: a newer version reads it."""
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -78,32 +87,52 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_commit(payload: bytes) -> Commit:
-    """Decode and check one commit. Raises CommitUndecodable, and OtherLogFormat for a log of another format."""
-    return _checked(_decoder, payload)
+    """Decode and check one commit. Raises CommitUndecodable: OtherLogFormat for a log of another format, NewerLevel for a level
+    that this version does not know."""
+    return decode_known(_decoder, payload, LEVEL)
+
+
+def decode_known(decoder: msgspec.json.Decoder[Commit], payload: bytes, known: int) -> Commit:
+    """Decode a commit as a version does that has this decoder and knows levels up to `known`. Raises as `decode_commit`."""
+    commit = _checked(decoder, payload, known)
+    refuse_newer(commit.level, known)
+    return commit
+
+
+def refuse_newer(level: int, known: int = LEVEL) -> None:
+    """Raise NewerLevel for a commit at a level above `known`, whatever its events: their meaning may have changed."""
+    if level > known:
+        raise NewerLevel(
+            f"the log is newer than I know, level {level}: upgrade me (this version of Fairlead reads levels up to {known})"
+        )
 
 
 def decode_envelope(payload: bytes) -> Envelope:
-    """Decode a commit's envelope only. Raises CommitUndecodable."""
-    return _checked(_envelope_decoder, payload)
+    """Decode a commit's envelope only, also at a level that this version does not know: an archive takes every commit.
+    Raises CommitUndecodable."""
+    return _checked(_envelope_decoder, payload, None)
 
 
-def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes) -> Any:
+def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes, known: int | None) -> Any:
     try:
         commit = decode(decoder, payload)
     except msgspec.MsgspecError as error:
-        _refuse_other_format(_format_of(payload))
+        stated = _format_of(payload)
+        _refuse_other_format(stated.v)
+        if known is not None:
+            refuse_newer(stated.level, known)
         raise CommitUndecodable(f"commit does not decode: {error}") from error
     if commit.v != VERSION:
         _refuse_other_format(commit.v)
     return commit
 
 
-def _format_of(payload: bytes) -> int:
+def _format_of(payload: bytes) -> FormatNumber:
     """Return the format that undecodable bytes state; this version's where they state none, because then they are damaged."""
     try:
-        return _format_decoder.decode(payload).v
+        return _format_decoder.decode(payload)
     except msgspec.MsgspecError:
-        return VERSION
+        return FormatNumber(v=VERSION)
 
 
 def _refuse_other_format(found: int) -> None:

@@ -17,9 +17,13 @@ EXIT_COMMANDS_LOST = 74
 #: Exit code of a part of a process whose place another process has taken: it becomes a standby.
 EXIT_STEPPED_DOWN = 75
 
+#: Exit code of a service that met a level of the log's format which it does not know: install the newer version, start it again.
+EXIT_NEWER = 76
+
 type ConditionCode = Literal[
     "log_damaged",
     "log_format",
+    "log_newer",
     "commands_lost",
     "bus_away",
     "commands_refused",
@@ -86,6 +90,13 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
         (
             Remedy("fairlead up --data NEW", "starts an empty cluster with the installed version"),
             Remedy("pip install WHEEL", "of the version that wrote the log: it reads the log as before"),
+        ),
+    ),
+    "log_newer": ConditionKind(
+        "The level of the log was raised to one that this process does not know: it is of an older version. Nothing is damaged.",
+        (
+            Remedy("fairlead upgrade plan", "lists processes with their versions and levels"),
+            Remedy("pip install WHEEL", "of the newer version on this machine, then start the process again"),
         ),
     ),
     "commands_lost": ConditionKind(
@@ -272,7 +283,31 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     clock: str = ""
     #: The distance from log time to its machine's clock; positive: the clock is ahead.
     clock_lag_ms: int = 0
+    #: Random word of the process that answers (`ProcessPresence.word`).
+    word: str = ""
 
+
+#: Between two signs of presence of a process, and after how long without one it counts as gone.
+PRESENCE_S, PRESENCE_LOST_S = 2.0, 10.0
+
+
+class ProcessPresence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A process of a service states that it runs, leading or not, and what it can read."""
+
+    service: str
+    #: Name of the process (FAIRLEAD_INSTANCE, or host and process id).
+    instance: str
+    #: Random word of the process, which tells apart two of one name.
+    word: str = ""
+    version: str = ""
+    #: The highest level of the log's format that it knows (levels.py).
+    level: int = 1
+    #: True for the last one, when it ends in order.
+    leaves: bool = False
+
+
+encode_presence = msgspec.json.Encoder().encode
+decode_presence = msgspec.json.Decoder(ProcessPresence).decode
 
 encode_alive = msgspec.json.Encoder().encode
 decode_alive = msgspec.json.Decoder(Alive).decode

@@ -210,6 +210,7 @@ NOT_MOVING: dict[str, str] = {
     "TokenRevoked": "is about a token",
     "SessionOpened": "is about a sign-in",
     "SessionEnded": "is about a sign-in",
+    "LevelRaised": "is about the log itself",
     "AccessCommandRejected": "nothing was done",
     "AccessClockStepped": "is about a clock; no job is decided by it",
     "StorageClassSet": "is about a class of storage",

@@ -35,6 +35,8 @@ REPORTS = "fairlead.report.*"
 GANGS = "fairlead.gang.*.*"
 #: Where nodes ask which volumes a run may have (volumes.py), each in its own name.
 VOLUMES = "fairlead.volumes.*"
+#: Where processes of services state that they run.
+PRESENCES = "fairlead.presence.*"
 #: Where questions to the folded state are asked (core request/reply; nothing stored).
 ASK = "fairlead.ask"
 #: Where the gateway asks for documents as of a past moment.
@@ -121,6 +123,11 @@ def piece_key(address: str) -> str:
 def piece_time_key(address: str) -> str:
     """Return the key of the time at which a piece was last sent."""
     return f"at.{address}"
+
+
+def presence(service: str) -> str:
+    """Return the subject on which the processes of a service state that they run."""
+    return f"fairlead.presence.{service}"
 
 
 def node_of(subject: str) -> str:

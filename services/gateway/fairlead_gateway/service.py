@@ -34,6 +34,7 @@ from fairlead_gateway.directories.scim_groups import ScimGroups
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
+from fairlead_gateway.monitoring.processes import ProcessTable
 from fairlead_gateway.notify.allowed_hosts import AllowedHosts
 from fairlead_gateway.notify.settings import allowed_hosts
 from fairlead_gateway.notify.store import RuleStore
@@ -63,6 +64,7 @@ from fairlead_gateway.routes import (
     sign_in,
     sign_on,
     sql,
+    status,
     storage,
     submit,
     tokens,
@@ -194,6 +196,7 @@ class Gateway:
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
         self.callers.takes_plain_cookie = not self.sign_on.public_url.startswith("https:")
+        self.processes = ProcessTable(lambda: self.pulse.evidence.leaders(time.monotonic()))
         self.presence = NodePresence(views, lambda: folding.bus_answers)
         self.tunnels = tunnels.TunnelRoutes(views, bus, self.callers, self.guard)
         calls = ServiceCalls(views, bus, self.queue, self.waiter)
@@ -235,6 +238,7 @@ class Gateway:
             storage.routes(storage.StorageRoutes(views, past, self.storage, waiter, self.accounts, self.pieces)),
             gpu_usage.usage_routes(views, bus, self.accounts, past),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts, estimating)),
+            status.routes(status.ClusterStatusRoutes(views, bus, self.processes, self.access, waiter)),
             whatif.routes(whatif.WhatIfRoutes(views, bus, self.callers)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus, past),
@@ -332,6 +336,7 @@ class Gateway:
     async def background(self) -> None:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""
         await self.presence.listen(self._bus)
+        await self.processes.listen(self._bus)
         await self._bus.serve(subjects.rpc("gateway", "tunnels"), self.tunnels.may_stay, group="gateway")
         await self._bus.serve(subjects.rpc("gateway", "apps"), self.apps.answer, group="gateway")
         questions = VolumeQuestions(self.views, has_sign_on=self.has_sign_on)

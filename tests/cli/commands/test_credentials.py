@@ -88,3 +88,16 @@ def test_a_setting_that_is_none_is_refused(run: Run, tmp_path: Path, setting: st
     ran = run("agent", "install", "--root", str(tmp_path), "--node", "n7", "--set", setting)
     assert (ran.code, "FAIRLEAD_NAME=VALUE" in ran.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_is_written_with_the_permissions_of_this_version(run: Run, tmp_path: Path) -> None:
+    """After an upgrade; no key is made, and users stay."""
+    assert (
+        run("credentials", "add", "queue", "--service", "--dir", str(tmp_path), "--out", str(tmp_path / "q.nk")).code
+        == 0
+    )
+    written = (tmp_path / "accounts.conf").read_text()
+    (tmp_path / "accounts.conf").write_text("# of an older version")
+    assert run("credentials", "init", "--refresh", "--dir", str(tmp_path)).code == 0
+    assert (tmp_path / "accounts.conf").read_text() == written
+    assert sorted(path.name for path in tmp_path.glob("*.nk")) == ["q.nk"]

@@ -24,6 +24,7 @@ from fairlead_schemas.queries.cluster_map import ClusterMap, PoolPacking
 from fairlead_schemas.wire.conditions import Readiness
 
 if TYPE_CHECKING:
+    from fairlead_schemas.http.status import ClusterStatus
     from fairlead_schemas.queries.explainer import Defrag
 
 #: A probe of readiness waits so long, s.
@@ -32,6 +33,18 @@ PROBE_S = 2.0
 
 class ClusterRequests(JobsRequests):
     """Requests about nodes, queues and pools."""
+
+    def status(self) -> "ClusterStatus":
+        """Return the processes of services, the bus's servers and streams, and the level of the log's format."""
+        from fairlead_schemas.http.status import ClusterStatus
+
+        return decode((self._get("/v1/status")).content, ClusterStatus)
+
+    def raise_level(self, level: int) -> "ClusterStatus":
+        """Let events of a newer level of the log's format be written. Raises Conflict while a process does not know it."""
+        from fairlead_schemas.http.status import ClusterStatus
+
+        return decode((self._post("/v1/status:raise", {"level": level})).content, ClusterStatus)
 
     def nodes(self) -> Page[Node]:
         """All nodes."""

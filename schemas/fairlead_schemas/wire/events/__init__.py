@@ -14,6 +14,7 @@ of these names), `base.py` (by each of them).
 from fairlead_schemas.wire.events.access import (
     AccessCommandRejected,
     GroupSynced,
+    LevelRaised,
     PrincipalAdmitted,
     PrincipalSuspended,
     RoleGranted,
@@ -255,6 +256,7 @@ AccessEvent = (
     | TokenRevoked
     | SessionOpened
     | SessionEnded
+    | LevelRaised
     | AccessCommandRejected
     | AccessClockStepped
 )

@@ -118,6 +118,13 @@ class SessionEnded(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class LevelRaised(EventBase, tag=True, frozen=True, kw_only=True):
+    """Events and fields of this level of the log's format may be written from here on (levels.py). Levels never fall."""
+
+    level: int
+    by: str = ""
+
+
 class AccessCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
     """A command to the access service was not carried out (or could not be read; then `digest` names its bytes)."""
 

@@ -9,6 +9,7 @@ from fairlead_schemas.wire.authority import Authority
 
 #: What a field means in every event that has it and says nothing else.
 FIELDS: dict[str, str] = {
+    "level": "Level of the log's format.",
     "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
     "attempt": "The attempt concerned, from 1.",
     "rank": "Position of the node's part in the placement, from 0.",

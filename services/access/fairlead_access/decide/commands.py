@@ -29,6 +29,7 @@ from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.levels import LEVEL
 
 #: Source of grants and memberships that people give.
 PERSON = "person"
@@ -429,6 +430,21 @@ def _end(draft: AccessDraft, command: cmd.EndSession, cause: str) -> CommandRefu
     return None
 
 
+def _raise(draft: AccessDraft, command: cmd.RaiseLevel, cause: str) -> CommandRefusal | None:
+    if command.user and not draft.state.may(command.user, "rights:grant", Target(), _token_of(command)):
+        return CommandRefusal("denied", "rights:grant in the cluster is needed to raise the level of the log")
+    level = max(draft.state.level, draft.level)
+    if command.level <= level:
+        return CommandRefusal("conflict", f"level: the log has level {level} already", "level")
+    if command.level > LEVEL:
+        return CommandRefusal(
+            "invalid", f"level: expected at most {LEVEL}, which this version of the access service knows", "level"
+        )
+    draft.level = command.level
+    draft.emit(ev.LevelRaised(cause=cause, level=command.level, by=command.user))
+    return None
+
+
 HANDLERS: dict[type, Callable[[AccessDraft, Any, str], CommandRefusal | None]] = {
     cmd.AdmitPrincipal: _admit,
     cmd.SuspendPrincipal: _suspend,
@@ -440,4 +456,5 @@ HANDLERS: dict[type, Callable[[AccessDraft, Any, str], CommandRefusal | None]] =
     cmd.RevokeToken: _revoke_token,
     cmd.OpenSession: _open,
     cmd.EndSession: _end,
+    cmd.RaiseLevel: _raise,
 }

@@ -13,7 +13,7 @@ from fairlead_schemas.wire.events import AccessEvent
 class AccessDraft(CommitDraft[AccessState, AccessEvent]):
     """Events decided so far. The state stays as it is."""
 
-    __slots__ = ("_admins", "_sessions", "_sources", "admitted", "issued", "replaced", "suspended", "tokens")
+    __slots__ = ("_admins", "_sessions", "_sources", "admitted", "issued", "level", "replaced", "suspended", "tokens")
 
     def __init__(self, state: AccessState, now_ns: int) -> None:
         super().__init__(state, now_ns)
@@ -23,6 +23,8 @@ class AccessDraft(CommitDraft[AccessState, AccessEvent]):
         self.issued: dict[str, int] = {}
         #: Ids of the tokens that it issued.
         self.tokens: set[str] = set()
+        #: Level that it raised the log to; 0: to none.
+        self.level = 0
         #: Refresh tokens that it ends for a new sign-in.
         self.replaced: set[str] = set()
         self._sessions: dict[str, list[str]] = {}

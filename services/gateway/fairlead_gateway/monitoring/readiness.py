@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.wire.conditions import Alive, Condition, ConditionCode, Scrubbed
+from fairlead_schemas.wire.conditions import PRESENCE_LOST_S, Alive, Condition, ConditionCode, Scrubbed
 
 #: Without an answer, or without a lease, for so long a service counts as silent. A restart takes less.
 SILENT_S = 10.0
@@ -102,6 +102,14 @@ class ReadinessEvidence:
         found += [self._silence(name, now) for name in OTHERS]
         found += [self._clock(name, now) for name in CLOCKED]
         return [each for each in found if each is not None]
+
+    def leaders(self, now: float) -> dict[str, Alive]:
+        """Return {service: its newest sign of life} of those that have answered lately."""
+        return {
+            name: seen.alive
+            for name, seen in self._services.items()
+            if seen.answered is not None and now - seen.answered < PRESENCE_LOST_S
+        }
 
     @property
     def scrub(self) -> Scrubbed | None:

@@ -32,6 +32,7 @@ _TAGS = {
     "idle": "idle",
     "cluster": "cluster",
     "map": "cluster",
+    "status": "cluster",
     "usage": "usage",
     "prices": "usage",
     "estimates": "jobs",
