@@ -62,6 +62,13 @@ class SignedWorld(GatewayWorld):
         await self.storage(cmd.SetStorageClass, name="shared", backend="directory", user_bytes_max=8 << 30)
         await self.storage(cmd.CreateVolume, volume=name, owner=owner, storage_class="shared", quota_bytes=1 << 30)
 
+    async def service(self, name: str, **words: Any) -> Any:
+        """Make a service without replicas; its document."""
+        job = {"kind": "service", "name": name, "command": ["true"], "app": "http", "service": {"replicas": 0}, **words}
+        answer = await self.http.post("/v1/services", json=job)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
     async def token(
         self,
         token: str,

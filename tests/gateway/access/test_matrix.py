@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.route_rights import Right
-from fairlead_gateway.access.targets import job_target, node_target, queue_target, volume_target
+from fairlead_gateway.access.targets import job_target, node_target, queue_target, service_target, volume_target
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_rights.access_list import Target
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
@@ -50,6 +50,15 @@ BODIES: dict[str, Any] = {
     "/v1/jobs/{job}:move": {"queue": "research/vision"},
     "/v1/volumes": {"name": "more", "owner": "queue:research/vision", "quota": "1Gi"},
     "/v1/volumes/{volume}": {"quota": "2Gi"},
+    "/v1/services": {
+        "kind": "service",
+        "name": "more",
+        "queue": "research/vision",
+        "command": ["true"],
+        "app": "http",
+        "service": {"replicas": 0},
+    },
+    "/v1/services/{service}:scale": {"replicas": 0},
     "/v1/datasets": {"dataset": "new@1", "owner": "queue:research/vision", "digest": f"sha256:{64 * '1'}"},
 }
 #: Answers to every caller with a token, of routes that look at more than roles: at a browser's session, a form, or a provider. With
@@ -74,6 +83,7 @@ SEES: dict[str, Verb] = {
     "node": "node:read",
     "pool": "node:read",
     "volume": "volume:read",
+    "service": "job:read",
 }
 
 
@@ -97,11 +107,12 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
         files=1,
     )
     job = await world.submit(queue="research/vision", project="llm", priority=1, startAt="2099-01-01T00:00:00Z")
+    await world.service("chat", queue="research/vision", project="llm")
     return {
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
         "user": "nemo", "group": "none", "notification": "none", "digest": PIECE.hex(), "asset": "none",
-        "volume": "data", "dataset": "set@1",
+        "volume": "data", "dataset": "set@1", "service": "chat", "key": "none",
     }  # fmt: skip
 
 
@@ -133,6 +144,7 @@ def _expected(
         "node": lambda: node_target(views.nodes.rows["n1"]),
         "pool": lambda: Target(pool="default"),
         "volume": lambda: volume_target(views, names[right.parameter].partition("@")[0]),
+        "service": lambda: service_target(views, "chat"),
         "body": lambda: _body_target(world, template, names),
     }
     target = targets[right.kind]()
@@ -151,7 +163,7 @@ def _body_target(world: SignedWorld, template: str, names: dict[str, str]) -> Ta
         return queue_target(views, "research/vision")
     if template == "/v1/queues:apply":
         return queue_target(views, "research/vision")
-    if template in ("/v1/volumes", "/v1/datasets"):
+    if template in ("/v1/volumes", "/v1/datasets", "/v1/services"):
         return queue_target(views, "research/vision")
     if template.startswith("/v1/idle"):
         return Target(project="llm")
