@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from fairlead_agent.core.ledger import Accepted, RunEntry
-from fairlead_agent.core.runs import RunEvent, RunKey, RunServes
+from fairlead_agent.core.runs import RunEvent, RunKey, RunNotAlive, RunServes
 from fairlead_agent.linux.run_apps import RunApp
 from fairlead_agent.shell import app_watcher
 from fairlead_agent.shell.app_watcher import AppWatcher
@@ -23,13 +23,15 @@ class Programs:
     def __init__(self, without: int) -> None:
         #: Looks that still find another environment; and whether the app takes connections.
         self.without, self.looks, self.listens = without, 0, True
+        #: Looks that the job file wants once it has served.
+        self.alive = ""
 
     def app(self, key: RunKey) -> RunApp:
         """Return the app of the run, once its program is executed."""
         self.looks += 1
         if self.looks <= self.without:
             raise NotRunning("the run has no application")
-        return RunApp("http", 80, "", "", "")
+        return RunApp("http", 80, "", "", "", self.alive)
 
     async def to_app(self, key: RunKey) -> tuple[socket.socket, RunApp]:
         """Return a connection to it."""
@@ -60,6 +62,7 @@ class Watched:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look without pauses."""
     monkeypatch.setattr(app_watcher, "LOOK_S", 0.001)
+    monkeypatch.setattr(app_watcher, "ALIVE_SECOND_S", 0.001)
 
 
 async def test_a_program_that_is_executed_late_is_found() -> None:
@@ -116,3 +119,29 @@ async def test_a_run_may_end_while_others_are_looked_at() -> None:
     async with watched:
         await eventually_async(lambda: watched.events == [RunServes(KEY)])
         assert watched.presences.of({KEY, other}) == {KEY: 0}
+
+
+async def test_an_app_that_answers_no_more_is_reported_after_as_many_looks_as_its_file_says() -> None:
+    """Looks in a row: one that it answers begins them again. An app without a check may be silent for ever."""
+    programs = Programs(without=0)
+    programs.alive = "1 3 "
+    async with Watched(programs) as watched:
+        await eventually_async(lambda: watched.events == [RunServes(KEY)])
+        seen = programs.looks
+        await eventually_async(lambda: programs.looks > seen + 5)
+        assert watched.events == [RunServes(KEY)]
+        programs.listens = False
+        await eventually_async(lambda: len(watched.events) == 2)
+        (dead,) = watched.events[1:]
+        assert isinstance(dead, RunNotAlive) and dead.key == KEY and "3 times in a row" in dead.message
+
+
+async def test_a_run_that_has_ended_is_not_looked_at_any_more() -> None:
+    """Its app answers nothing, and is not dead."""
+    programs = Programs(without=0)
+    programs.alive = "1 1 "
+    async with Watched(programs, ready=True) as watched:
+        await eventually_async(lambda: watched.watcher._alive)
+        watched.watcher.let_go(KEY)
+        programs.listens = False
+        assert watched.watcher._alive == {} and watched.events == []

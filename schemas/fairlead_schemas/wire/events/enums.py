@@ -6,7 +6,7 @@ JobKind = Literal["batch", "session", "service"]
 
 #: Reason why an attempt's run ended.
 RunOutcome = Literal[
-    "exited",  # the process ended by itself; exit_code and signal say how
+    "exited",  # the process ended by itself, or was ended because its application was dead; exit_code and signal say how
     "stopped",  # it was asked to stop (cancel, time limit, drain, preemption) and has ended
     "start_failed",  # the runtime could not start it; message says why
     "preflight",  # its node did not pass the check before it, and started nothing; message says why

@@ -210,6 +210,13 @@ class Reconciler:
             self._run_stop.stop(run, "gpu_memory", "gpu_memory", 0, min(run.grace_ns, SHARE_GRACE_NS), now, message)
         return self._draft.take()
 
+    def not_alive(self, key: RunKey, message: str, now: int) -> Step:
+        """The application of a run is dead: the run ends, as if its program had crashed."""
+        run = self.ledger.runs.get(key)
+        if run is not None and run.open:
+            self._run_stop.stop(run, "exited", "not_alive", 0, min(run.grace_ns, SHARE_GRACE_NS), now, message)
+        return self._draft.take()
+
     def checkpoint_marked(self, key: RunKey, mark: CheckpointMark, now: int) -> Step:
         """Record a run's report that its work is saved. The same report may come again and again."""
         self._checkpoint_reports.marked(key, mark, now)

@@ -151,6 +151,13 @@ class RunServes(NamedTuple):
     key: RunKey
 
 
+class RunNotAlive(NamedTuple):
+    """The application of a run has served, and has not answered for as many looks as its job file allows."""
+
+    key: RunKey
+    message: str
+
+
 class RunNoticed(NamedTuple):
     """A run is notified now that its end is near."""
 
@@ -178,6 +185,7 @@ RunEvent = (
     | RunOverShare
     | CheckpointMarked
     | RunServes
+    | RunNotAlive
     | RunNoticed
     | NoticeCommandEnded
 )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fairlead_agent.linux.run_ports import CONNECT_S, NoListener, connect_to_run
 from fairlead_schemas.policies.apps import (
+    ALIVE_VARIABLE,
     APP_VARIABLE,
     PORT_VARIABLE,
     READY_VARIABLE,
@@ -37,11 +38,15 @@ class RunApp(NamedTuple):
     socket: str
     ready: str
     token: str
+    #: Looks at it once it has served, as `AliveCheck.text`; "": none.
+    alive: str = ""
 
 
 def environment_of(app: App) -> dict[str, str]:
     """Return the variables of a program that serves an app: a free port unless the job names one, and a new secret."""
     found = {APP_VARIABLE: app.profile.name, READY_VARIABLE: app.ready, TOKEN_VARIABLE: secrets.token_urlsafe(24)}
+    if app.alive is not None:
+        found[ALIVE_VARIABLE] = app.alive.text
     if app.socket:
         return found | {SOCKET_VARIABLE: app.socket}
     return found | {PORT_VARIABLE: str(app.port or _free_port())}
@@ -66,8 +71,8 @@ def app_in(environment: Mapping[str, str]) -> RunApp | None:
     name, port, path = (environment.get(each, "") for each in (APP_VARIABLE, PORT_VARIABLE, SOCKET_VARIABLE))
     if not name or not (path.startswith("/") or (port.isdecimal() and 0 < int(port) < 2**16)):
         return None
-    ready, token = environment.get(READY_VARIABLE, ""), environment.get(TOKEN_VARIABLE, "")
-    return RunApp(name, 0 if path else int(port), path, ready, token)
+    ready, token, alive = (environment.get(each, "") for each in (READY_VARIABLE, TOKEN_VARIABLE, ALIVE_VARIABLE))
+    return RunApp(name, 0 if path else int(port), path, ready, token, alive)
 
 
 def connect_to_app(pid: int, pids: Collection[int], app: RunApp) -> socket.socket:

@@ -20,6 +20,7 @@ from fairlead_agent.core.runs import (
     RunFinished,
     RunGpusClean,
     RunKey,
+    RunNotAlive,
     RunNoticed,
     RunOverShare,
     RunPreparing,
@@ -89,6 +90,8 @@ class RunEventHandler:
                 self._do(self._core.checkpoint_marked(key, mark, boottime_ns()))
             case RunServes(key):
                 self._do(self._core.app_serves(key, time.time_ns()))
+            case RunNotAlive(key, message):
+                self._do(self._core.not_alive(key, message, boottime_ns()))
             case RunNoticed(key, mark):
                 self._do(self._core.noticed(key, mark, boottime_ns()))
             case NoticeCommandEnded(key, saved):
