@@ -253,6 +253,66 @@ async def test_a_page_that_hears_nothing_says_since_when_and_comes_back(
     browser.complaints[:] = [each for each in browser.complaints if "ERR_" not in each]  # the connection that was cut
 
 
+async def test_the_map_keeps_what_it_was_told_and_draws_it(browser: Chromium) -> None:
+    """The model of the columns is the map of the API at the same sequence, also after changes; each GPU has its colour where it is."""
+    await _show(browser, "/map")
+    lib = await browser.page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'lib/')")
+    wrong = await browser.page.evaluate(
+        """async (lib) => {
+          const { taken } = await import(lib + "map_model.js");
+          const { layOut, CELL } = await import(lib + "cluster_layout.js");
+          const { paint } = await import(lib + "map_pixels.js");
+          const ask = async (path) => (await fetch(path)).json();
+          let [columns, map] = [await ask("/v1/map/columns"), await ask("/v1/map")];
+          for (; columns.sequence !== map.sequence; [columns, map] = [await ask("/v1/map/columns"), await ask("/v1/map")]);
+          const model = taken(null, columns);
+          const wrong = [];
+          const said = (node) => JSON.stringify([node.id, node.state, node.gpus.map((gpu) => [gpu.index, gpu.state, gpu.holders.map((each) => [each.job, each.milli])])]);
+          map.nodes.forEach((node, place) => { if (said(node) !== said(model.nodes[place])) wrong.push([said(node), said(model.nodes[place])]); });
+          for (const job of map.jobs) if (model.jobs.get(job.id)?.milli !== job.gpu_milli || model.jobs.get(job.id).name !== job.name) wrong.push(job);
+          const after = taken(model, { ...columns, whole: false, cursor: "next" });
+          if (after.nodes !== model.nodes || after.changed.size !== model.nodes.length || after.jobs.size !== map.jobs.length) wrong.push("changes in place");
+          if (taken(after, { ...columns, nodes: { ...columns.nodes, id: ["other", ...columns.nodes.id.slice(1)] }, whole: false }).shape === after.shape) wrong.push("a node that joins changes the shape");
+          const layout = layOut(model.nodes, 1.7);
+          const gpus = model.nodes.reduce((sum, node) => sum + node.gpus.length, 0);
+          const look = { colour: Uint32Array.from({ length: gpus }, (_, each) => each + 100), marks: new Uint8Array(gpus), parts: new Map([[3, [{ part: 0.5, colour: 7 }]]]) };
+          look.marks[1] = 1;
+          const [width, height] = [700, 300];
+          const pixels = new Uint32Array(width * height);
+          for (const view of [{ scale: 1, x: -20, y: -10 }, { scale: 0.2, x: 3, y: 2 }, { scale: 2.5, x: 31, y: 17 }]) {
+            paint(pixels, width, height, layout, look, view, { ground: 1, ring: 2 });
+            let gpu = 0;
+            for (const rack of layout.racks) for (const placed of rack.nodes) for (let number = 0; number < placed.node.gpus.length; number += 1, gpu += 1) {
+              const x = Math.floor((placed.x + (number + 0.6) * CELL - view.x) * view.scale);
+              const y = Math.floor((placed.y + CELL / 2 - view.y) * view.scale);
+              if (x < 0 || y < 0 || x >= width || y >= height) continue;
+              const found = pixels[y * width + x];
+              if (found !== gpu + 100 && !(view.scale < 1 && gpu === 1)) wrong.push([view.scale, gpu, found]);
+            }
+          }
+          paint(pixels, width, height, layout, look, { scale: 1, x: 0, y: 0 }, { ground: 1, ring: 2 });
+          for (const each of [1, 2, 7]) if (!pixels.includes(each)) wrong.push(["not drawn", each]);
+          return wrong;
+        }""",
+        lib,
+    )
+    assert wrong == []
+
+
+async def test_a_job_that_starts_is_seen_on_an_open_map(cluster: StackCluster, browser: Chromium) -> None:
+    """By changes alone: the whole map is asked for once."""
+    asked: list[str] = []
+    browser.page.on("request", lambda request: asked.append(request.url))
+    await _show(browser, "/map")
+    held = int(await browser.page.inner_text("#gpus-held"))
+    job = cluster.client.submit({"name": "seen", "command": ["sleep", "600"], "resources": GPU}).id
+    await _until(browser, f"document.querySelector('#gpus-held').innerText === '{held + 1}'")
+    cluster.client.cancel(job)
+    await _until(browser, f"document.querySelector('#gpus-held').innerText === '{held}'")
+    maps = [url.partition("?")[2][:6] for url in asked if "/v1/map/columns" in url]
+    assert maps[0] == "" and set(maps[1:]) == {"since="}
+
+
 async def test_modules_lay_out_as_they_say(browser: Chromium) -> None:
     """Arithmetic of map and Gantt: every GPU is found where it is drawn, bars at one time share no lane."""
     await _show(browser, "/map")

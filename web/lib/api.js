@@ -66,11 +66,14 @@ export async function get(path, params = {}, how = {}) {
   return { data: await response.json(), sequence, at: response.headers.get("x-fairlead-at") ?? "" };
 }
 
+/** Rows that are asked for first, so that something is on screen soon. */
+const FIRST_ROWS = 200;
+
 /**
  * All rows of a list, page by page, at most `most`.
  * @param {string} path
  * @param {Record<string, string>} [params]
- * @param {{signal?: AbortSignal, most?: number, timeless?: boolean}} [how]
+ * @param {{signal?: AbortSignal, most?: number, timeless?: boolean, onFirst?: (rows: any[]) => void}} [how] onFirst: is called with the first rows, if there are more
  * @returns {Promise<Answer & {more: boolean}>}
  */
 export async function list(path, params = {}, how = {}) {
@@ -79,9 +82,11 @@ export async function list(path, params = {}, how = {}) {
   let next = "";
   const most = how.most ?? 1000;
   do {
-    answer = await get(path, { ...params, limit: String(Math.min(1000, most - rows.length)), continue: next }, how);
+    answer = await get(path, { ...params, limit: String(Math.min(how.onFirst && !rows.length ? FIRST_ROWS : 1000, most - rows.length)), continue: next }, how);
+    const first = !rows.length;
     rows.push(...answer.data.items);
     next = answer.data.next ?? "";
+    if (first && next && rows.length < most) how.onFirst?.([...rows]);
   } while (next && rows.length < most);
   return { data: rows, sequence: answer.sequence, at: answer.at, more: Boolean(next) };
 }

@@ -8,7 +8,7 @@ const HEAD = 12;
 
 /**
  * @typedef {{node: any, x: number, y: number, width: number}} PlacedNode
- * @typedef {{name: string, x: number, y: number, width: number, height: number, nodes: PlacedNode[]}} PlacedRack
+ * @typedef {{name: string, x: number, y: number, width: number, height: number, nodes: PlacedNode[], gpus: number}} PlacedRack
  * @typedef {{racks: PlacedRack[], width: number, height: number}} Layout
  */
 
@@ -67,7 +67,7 @@ function split(name, members) {
     const some = members.slice(at, at + 32);
     const gpus = Math.max(1, ...some.map((node) => node.gpus.length));
     const nodes = some.map((node, row) => ({ node, x: 0, y: HEAD + row * (CELL + NODE_GAP), width: node.gpus.length * CELL }));
-    columns.push({ name: at ? "" : name, x: 0, y: 0, width: gpus * CELL, height: HEAD + some.length * (CELL + NODE_GAP), nodes });
+    columns.push({ name: at ? "" : name, x: 0, y: 0, width: gpus * CELL, height: HEAD + some.length * (CELL + NODE_GAP), nodes, gpus: some.reduce((sum, node) => sum + node.gpus.length, 0) });
   }
   return columns;
 }

@@ -18,3 +18,19 @@ export function amount(part) {
 export function token(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
+
+/** {colour of CSS: its bytes as pixels of a canvas have them} */
+const bytes = new Map();
+
+/** A colour of CSS as one pixel of a canvas. @param {string} colour @returns {number} */
+export function pixel(colour) {
+  let found = bytes.get(colour);
+  if (found === undefined) {
+    const to = /** @type {CanvasRenderingContext2D} */ (Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true }));
+    to.fillStyle = colour;
+    to.fillRect(0, 0, 1, 1);
+    found = new Uint32Array(to.getImageData(0, 0, 1, 1).data.buffer)[0];
+    bytes.set(colour, found);
+  }
+  return found;
+}

@@ -1,15 +1,14 @@
 // Documents that components show: asked again when the log goes on, kept while the next one is under way.
 import { useEffect, useRef, useState } from "./html.js";
 import { Refused, get, list } from "./api.js";
-import { newest } from "./live.js";
+import { newest, pauseMs, spreadMs } from "./live.js";
 import { moment, place } from "./location.js";
 import { Store, useStore } from "./store.js";
 
 /** Sequence and time of what is on screen. @type {Store<{sequence: number, at: string}>} */
 export const shown = new Store({ sequence: 0, at: "" });
 
-/** Least time between two requests for one document, and how much longer than its answer took. */
-const PAUSE_MS = 1000;
+/** A document is asked for again after so many times what its answer took, at least. */
 const PAUSE_FACTOR = 5;
 
 /** @typedef {{data: any, more: boolean, error: Refused | null, loading: boolean, again: () => void}} Resource */
@@ -27,15 +26,20 @@ export function useResource(path, params = {}, how = {}) {
   const [state, setState] = useState(/** @type {any} */ ({ key: "", data: null, more: false, error: null, loading: true }));
   const [round, setRound] = useState(0);
   const ready = useRef(0);
+  const have = useRef(0);
+  const filled = useRef("");
 
   useEffect(() => {
     if (!path) return undefined;
     const ending = new AbortController();
     const began = performance.now();
-    const asked = how.all ? list(path, params, { signal: ending.signal, most: how.all, timeless: how.timeless }) : get(path, params, { signal: ending.signal, timeless: how.timeless });
+    const onFirst = filled.current === key ? undefined : (/** @type {any[]} */ rows) => setState({ key, data: rows, more: true, error: null, loading: true });
+    const asked = how.all ? list(path, params, { signal: ending.signal, most: how.all, timeless: how.timeless, onFirst }) : get(path, params, { signal: ending.signal, timeless: how.timeless });
     asked.then(
       (answer) => {
-        ready.current = performance.now() + Math.max(PAUSE_MS, PAUSE_FACTOR * (performance.now() - began));
+        ready.current = performance.now() + Math.max(pauseMs.value, PAUSE_FACTOR * (performance.now() - began));
+        filled.current = key;
+        have.current = how.timeless ? 0 : answer.sequence;
         setState({ key, data: answer.data, more: "more" in answer && answer.more, error: null, loading: false });
         if (answer.sequence && !how.timeless) shown.set({ sequence: answer.sequence, at: answer.at });
       },
@@ -54,11 +58,11 @@ export function useResource(path, params = {}, how = {}) {
     if (at || !path) return undefined;
     let timer = 0;
     const later = () => {
-      if (timer || document.hidden) return;
+      if (timer || document.hidden || have.current >= newest.value) return;
       timer = window.setTimeout(() => {
         timer = 0;
         setRound((each) => each + 1);
-      }, Math.max(50, ready.current - performance.now()));
+      }, Math.max(50 + spreadMs(), ready.current - performance.now()));
     };
     const ends = newest.follow(later);
     document.addEventListener("visibilitychange", later);

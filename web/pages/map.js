@@ -1,9 +1,9 @@
 // Map: every GPU, who holds it, and what could start now.
 import { html, useCallback, useMemo, useState } from "../lib/html.js";
 import { amount, category, token } from "../lib/colours.js";
-import { ago, count, gpus, plural } from "../lib/format.js";
+import { ago, count, duration, gpus, plural } from "../lib/format.js";
+import { useMap } from "../lib/live_map.js";
 import { place, setParams } from "../lib/location.js";
-import { useResource } from "../lib/resource.js";
 import { useStore } from "../lib/store.js";
 import { DataTable } from "../parts/data_table.js";
 import { JobLink, NodeLink, QueueLink } from "../parts/links.js";
@@ -11,82 +11,98 @@ import { Mark } from "../parts/mark.js";
 import { MapCanvas } from "../parts/map_canvas.js";
 import { Problem } from "../parts/notices.js";
 
-const COLOURS = ["job", "queue", "user", "share", "health"];
+/** @typedef {import("../lib/map_model.js").Model} Model @typedef {import("../lib/map_model.js").Gpu} Gpu @typedef {import("../lib/map_model.js").Node} Node @typedef {import("../lib/map_model.js").Job} Job */
+
+const COLOURS = ["job", "queue", "user", "share", "age", "health"];
 /** States of GPUs, as the API documents them: what stands in the legend. */
-const WORDS = { free: "free", kept: "kept for one job", tainted: "for work that tolerates", cut: "cut into instances", closed: "node takes no work", cleaning: "being cleaned", unhealthy: "unhealthy", held: "held" };
+const WORDS = { free: "free", kept: "kept for one job", tainted: "for work that tolerates", cut: "cut into instances", closed: "node takes no work", cleaning: "being cleaned", unhealthy: "unhealthy (a cross)", held: "held" };
 const STATE_TOKENS = { free: "gpu-free", kept: "gpu-kept", tainted: "gpu-tainted", cut: "gpu-kept", closed: "gpu-closed", cleaning: "gpu-cleaning", unhealthy: "gpu-unhealthy", held: "running" };
+/** Ages of runs that have a step of the scale of their own, in seconds. */
+const AGES = [60, 600, 3600, 6 * 3600, 24 * 3600, 3 * 86400, 7 * 86400, 30 * 86400];
 
 export function Page() {
   const { params } = useStore(place);
-  const of = useResource("/v1/map");
+  const of = useMap();
   const [hover, setHover] = useState(/** @type {any} */ (null));
   const [picked, setPicked] = useState(/** @type {any} */ (null));
-  const by = COLOURS.includes(params.get("colour") ?? "") ? params.get("colour") : "job";
+  const by = COLOURS.includes(params.get("colour") ?? "") ? (params.get("colour") ?? "") : "job";
   const wanted = params.get("find") ?? "";
   const map = of.data;
-  const jobs = useMemo(() => new Map((map?.jobs ?? []).map((/** @type {any} */ job) => [job.id, job])), [map]);
-  const colourOf = useMemo(() => colours(by ?? "job", jobs), [by, jobs]);
+  const colourOf = useMemo(() => colours(by, map), [by, map?.jobs, by === "age" && map]);
+  const partsOf = useMemo(() => parts(by, map), [by, map?.jobs]);
   const job = picked?.job ?? hover?.job ?? "";
   const node = picked?.node ?? "";
   const chosen = useCallback(
-    (/** @type {any} */ gpu, /** @type {any} */ at) => (job && gpu.holders.some((/** @type {any} */ each) => each.job === job)) || (node && !job && at.id === node) || matches(wanted, gpu, at, jobs),
-    [job, node, wanted, jobs],
+    (/** @type {Gpu} */ gpu, /** @type {Node} */ at) => (job !== "" && gpu.holders.some((each) => each.job === job)) || (node !== "" && job === "" && at.id === node) || matches(wanted, gpu, at, map),
+    [job, node, wanted, map?.jobs],
   );
-  const onHover = useCallback((/** @type {any} */ found) => setHover(what(found)), []);
+  const onHover = useCallback((/** @type {any} */ found) => setHover((/** @type {any} */ old) => (same(old, what(found)) ? old : what(found))), []);
   const onPick = useCallback((/** @type {any} */ found) => setPicked(what(found)), []);
+  const legend = useMemo(() => html`<${Legend} by=${by} />`, [by]);
   if (!map) return html`<h1>Map</h1><${Problem} of=${of} />`;
   const told = hover ?? picked;
+  const table = params.get("view") === "table";
   return html`<div class="head">
       <h1>Map</h1>
       <${Totals} pools=${map.pools} />
       <span class="spring"></span>
       <label>Colour by <select value=${by} onChange=${(/** @type {any} */ event) => setParams({ colour: event.target.value })}>${COLOURS.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
       <label>Find <input size="14" value=${wanted} placeholder="job, node, user" onInput=${(/** @type {any} */ event) => setParams({ find: event.target.value })} /></label>
-      <button aria-pressed=${params.get("view") === "table"} onClick=${() => setParams({ view: params.get("view") === "table" ? "" : "table" })}>${params.get("view") === "table" ? "Canvas" : "Table"}</button>
+      <button aria-pressed=${table} onClick=${() => setParams({ view: table ? "" : "table" })}>${table ? "Canvas" : "Table"}</button>
     </div>
     <${Problem} of=${of} />
-    ${params.get("view") === "table"
+    ${table
       ? html`<${NodeTable} nodes=${map.nodes} />`
       : html`<div class="map-box">
           <div>
-            <${MapCanvas} nodes=${map.nodes} colourOf=${colourOf} chosen=${chosen} onHover=${onHover} onPick=${onPick} label=${`Map of ${plural(map.nodes.length, "node")}; the button "Table" shows the same as a table. Arrows move, plus and minus zoom, 0 shows all.`} />
-            <${Legend} by=${by} />
-            <p class="quiet" aria-live="off">${told ? line(told, jobs) : "Point at a GPU, or click it."}</p>
+            <${MapCanvas} model=${map} colourOf=${colourOf} partsOf=${partsOf} chosen=${chosen} onHover=${onHover} onPick=${onPick} label=${`Map of ${plural(map.nodes.length, "node")}; the button "Table" shows the same as a table. Arrows move, plus and minus zoom, 0 shows all.`} />
+            ${legend}
+            <p class="quiet" aria-live="off">${told ? line(told, map) : "Point at a GPU, or click it."}</p>
           </div>
           <aside class="panel" aria-label="Details">
-            ${picked ? html`<${Details} picked=${picked} map=${map} jobs=${jobs} /><p><button onClick=${() => setPicked(null)}>Close</button></p>` : html`<${CouldStart} pools=${map.pools} />`}
+            ${picked ? html`<${Details} picked=${picked} map=${map} /><p><button onClick=${() => setPicked(null)}>Close</button></p>` : html`<${CouldStart} pools=${map.pools} />`}
           </aside>
         </div>`}`;
 }
 
-/** @param {any} found */
+/** What is under a point, as the page remembers it. @param {any} found */
 function what(found) {
   if (!found) return null;
   const { node } = found.placed;
   const gpu = found.gpu >= 0 ? node.gpus[found.gpu] : null;
-  return { node: node.id, gpu: gpu?.index ?? -1, state: gpu?.state ?? "", fault: gpu?.fault ?? "", job: gpu?.holders[0]?.job ?? "" };
+  return { node: node.id, gpu: found.gpu, job: gpu?.holders[0]?.job ?? "" };
 }
 
-/** @param {any} told @param {Map<string, any>} jobs */
-function line(told, jobs) {
-  const job = jobs.get(told.job);
-  const holder = job ? `, job ${job.id} "${job.name}" of ${job.user} in ${job.queue}` : "";
-  return `${told.node}${told.gpu >= 0 ? `, GPU ${told.gpu}: ${told.state}${told.fault ? ` (${told.fault})` : ""}` : ""}${holder}`;
+/** @param {any} a @param {any} b */
+function same(a, b) {
+  return a === b || (a && b && a.node === b.node && a.gpu === b.gpu);
 }
 
-/** @param {string} text @param {any} gpu @param {any} node @param {Map<string, any>} jobs */
-function matches(text, gpu, node, jobs) {
+/** @param {any} told @param {Model} map */
+function line(told, map) {
+  const gpu = map.byId.get(told.node)?.gpus[told.gpu];
+  if (!gpu) return told.node;
+  const holders = gpu.holders.map((each) => {
+    const job = map.jobs.get(each.job);
+    const part = each.milli < 1000 || each.profile ? ` (${each.profile || `${each.milli / 10} %`})` : "";
+    return job?.id ? `, job ${job.id} "${job.name}" of ${job.user} in ${job.queue}${part}` : `, a job of others${part}`;
+  });
+  const cut = gpu.instances.length ? `, cut into ${gpu.instances.join(", ")}` : "";
+  return `${told.node}, GPU ${gpu.index}: ${gpu.state}${gpu.fault ? ` (${gpu.fault})` : ""}${cut}${holders.join("")}`;
+}
+
+/** @param {string} text @param {Gpu} gpu @param {Node} node @param {Model | null} map */
+function matches(text, gpu, node, map) {
   if (!text) return false;
   if (node.id.includes(text)) return true;
-  return gpu.holders.some((/** @type {any} */ each) => {
-    const job = jobs.get(each.job);
-    return each.job === text || (job && (job.user.includes(text) || job.queue.includes(text) || job.name.includes(text)));
+  return gpu.holders.some((each) => {
+    const job = map?.jobs.get(each.job);
+    return each.job === text || (job !== undefined && (job.user.includes(text) || job.queue.includes(text) || job.name.includes(text)));
   });
 }
 
-/** @param {string} by @param {Map<string, any>} jobs @returns {(gpu: any, node: any) => string} */
-function colours(by, jobs) {
-  const states = Object.fromEntries(Object.entries(STATE_TOKENS).map(([state, name]) => [state, token(name)]));
+/** Colour of one who holds a GPU. @param {string} by @param {Model | null} map @returns {(job: string) => string} */
+function holderColours(by, map) {
   /** @type {Map<string, string>} */
   const known = new Map();
   const named = (/** @type {string} */ text) => {
@@ -94,12 +110,40 @@ function colours(by, jobs) {
     if (!colour) known.set(text, (colour = category(text)));
     return colour;
   };
+  const now = map?.at ? Date.parse(map.at) / 1000 : Date.now() / 1000;
+  return (id) => {
+    const job = map?.jobs.get(id);
+    if (by === "age") return amount(age(now - (job?.placedAt || now)));
+    return named(by === "queue" ? (job?.queue ?? id) : by === "user" ? (job?.user ?? id) : id);
+  };
+}
+
+/** Part of the scale for an age. @param {number} seconds */
+function age(seconds) {
+  return AGES.filter((each) => seconds >= each).length / AGES.length;
+}
+
+/** @param {string} by @param {Model | null} map @returns {(gpu: Gpu, node: Node) => string} */
+function colours(by, map) {
+  const states = /** @type {Record<string, string>} */ (Object.fromEntries(Object.entries(STATE_TOKENS).map(([state, name]) => [state, token(name)])));
+  const ofHolder = holderColours(by, map);
   return (gpu) => {
     if (gpu.state !== "held") return states[gpu.state] ?? states.closed;
     if (by === "health") return gpu.fault ? states.unhealthy : states.held;
-    if (by === "share") return amount(gpu.holders.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.milli, 0) / 1000);
-    const job = jobs.get(gpu.holders[0].job);
-    return named(by === "job" || !job ? gpu.holders[0].job : job[by]);
+    if (by === "share") return amount(gpu.holders.reduce((sum, each) => sum + each.milli, 0) / 1000);
+    // What nobody holds of a GPU that is held in parts.
+    if (gpu.holders.length !== 1 || gpu.holders[0].milli < 1000 || gpu.holders[0].profile) return states[gpu.instances.length ? "cut" : "free"];
+    return ofHolder(gpu.holders[0].job);
+  };
+}
+
+/** GPUs that are divided: a part for each who holds one, as wide as what it holds. @param {string} by @param {Model | null} map @returns {(gpu: Gpu) => {part: number, colour: string}[]} */
+function parts(by, map) {
+  if (by === "health" || by === "share") return () => [];
+  const ofHolder = holderColours(by, map);
+  return (gpu) => {
+    if (!gpu.holders.length || (gpu.holders.length === 1 && gpu.holders[0].milli >= 1000 && !gpu.holders[0].profile)) return [];
+    return gpu.holders.map((each) => ({ part: each.profile && gpu.instances.length ? 1 / gpu.instances.length : each.milli / 1000, colour: ofHolder(each.job) }));
   };
 }
 
@@ -126,33 +170,36 @@ function CouldStart({ pools }) {
     <p class="quiet">By GPUs alone; a dry run counts CPUs and memory, too.</p>`;
 }
 
-/** @param {{picked: any, map: any, jobs: Map<string, any>}} props */
-function Details({ picked, map, jobs }) {
-  const node = map.nodes.find((/** @type {any} */ each) => each.id === picked.node);
-  const job = jobs.get(picked.job);
-  return html`${job && html`<h2>Job <${JobLink} id=${job.id} /></h2>
-      <dl><dt>name</dt><dd>${job.name}</dd><dt>user</dt><dd>${job.user}</dd><dt>queue</dt><dd><${QueueLink} path=${job.queue} /></dd><dt>state</dt><dd><${Mark} state=${job.state || "lost"} /></dd><dt>holds</dt><dd>${gpus(job.gpu_milli)} GPUs</dd></dl>`}
+/** @param {{picked: any, map: Model}} props */
+function Details({ picked, map }) {
+  const node = map.byId.get(picked.node);
+  const job = map.jobs.get(picked.job);
+  return html`${job && job.id && html`<h2>Job <${JobLink} id=${job.id} /></h2>
+      <dl><dt>name</dt><dd>${job.name}</dd><dt>user</dt><dd>${job.user}</dd><dt>queue</dt><dd><${QueueLink} path=${job.queue} /></dd><dt>state</dt><dd><${Mark} state=${job.state || "lost"} /></dd><dt>holds</dt><dd>${gpus(job.milli)} GPUs${job.placedAt ? `, since ${ago(new Date(job.placedAt * 1000).toISOString())}` : ""}</dd></dl>`}
     ${node && html`<h2>Node <${NodeLink} id=${node.id} /></h2>
       <dl>
         <dt>state</dt><dd><${Mark} state=${node.state} /> ${node.reason}</dd><dt>pool</dt><dd>${node.pool}</dd>
         ${Object.entries(node.domains).map(([level, domain]) => html`<dt>${level}</dt><dd>${domain}</dd>`)}
         ${node.reserved_for && html`<dt>kept for</dt><dd><${JobLink} id=${node.reserved_for} />${node.reserved_from ? `, ${ago(node.reserved_from)}` : ""}</dd>`}
-        ${node.taints.length > 0 && html`<dt>taints</dt><dd>${node.taints.join(", ")}</dd>`}
-        <dt>GPUs</dt><dd>${node.gpus[0]?.model ?? "none"}</dd>
-        ${node.gpus.map((/** @type {any} */ gpu) => html`<dt>${gpu.index}</dt><dd>${gpu.state}${gpu.fault ? ` (${gpu.fault})` : ""} ${gpu.holders.map((/** @type {any} */ each) => html`<${JobLink} id=${each.job} /> `)}</dd>`)}
+        ${node.taints && html`<dt>taints</dt><dd>${node.taints}</dd>`}
+        <dt>GPUs</dt><dd>${node.model || "none"}</dd>
+        ${node.gpus.map((gpu) => html`<dt>${gpu.index}</dt><dd>${gpu.state}${gpu.fault ? ` (${gpu.fault})` : ""} ${gpu.holders.map((each) => html`<${JobLink} id=${each.job} />${each.milli < 1000 || each.profile ? ` ${each.profile || `${each.milli / 10} %`}` : ""} `)}</dd>`)}
       </dl>`}`;
 }
 
-/** @param {{by: any}} props */
+/** @param {{by: string}} props */
 function Legend({ by }) {
-  const held = by === "share" ? "held: the darker, the more of it" : by === "health" ? "held" : `held: a colour for each ${by} (12 colours, so some share one)`;
-  return html`<div class="legend">${Object.entries(WORDS).map(([state, words]) => html`<span><i style=${{ background: state === "held" ? (by === "share" ? amount(0.6) : by === "health" ? token("running") : category("1")) : token(STATE_TOKENS[/** @type {keyof typeof STATE_TOKENS} */ (state)]) }}></i>${state === "held" ? held : words}</span>`)}</div>`;
+  const scale = [0, 0.25, 0.5, 0.75, 1];
+  const held = by === "share" ? "held: the darker, the more of it" : by === "health" ? "held" : by === "age" ? `held: for less than ${duration(AGES[0])} to more than ${duration(AGES[AGES.length - 1])}` : `held: a colour for each ${by} (12 colours, so some share one)`;
+  const square = (/** @type {string} */ colour) => html`<i style=${{ background: colour }}></i>`;
+  const ofHeld = by === "share" || by === "age" ? scale.map((each) => square(amount(each))) : square(by === "health" ? token("running") : category("1"));
+  return html`<div class="legend">${Object.entries(WORDS).map(([state, words]) => html`<span>${state === "held" ? ofHeld : square(token(STATE_TOKENS[/** @type {keyof typeof STATE_TOKENS} */ (state)]))}${state === "held" ? held : words}</span>`)}</div>`;
 }
 
 /** @param {{nodes: any[]}} props */
 function NodeTable({ nodes }) {
   const states = (/** @type {any} */ node, /** @type {string} */ state) => node.gpus.filter((/** @type {any} */ gpu) => gpu.state === state).length;
-  const holders = (/** @type {any} */ node) => [...new Set(node.gpus.flatMap((/** @type {any} */ gpu) => gpu.holders.map((/** @type {any} */ each) => each.job)))];
+  const holders = (/** @type {any} */ node) => [...new Set(node.gpus.flatMap((/** @type {any} */ gpu) => gpu.holders.map((/** @type {any} */ each) => each.job)))].filter(Boolean);
   return html`<${DataTable}
     label="Nodes of the map"
     rows=${nodes}

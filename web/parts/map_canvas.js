@@ -1,21 +1,27 @@
 // The map's canvas: draws, zooms, pans, and says what is under the pointer. Its table twin is in pages/map.js.
 import { html, useEffect, useMemo, useRef } from "../lib/html.js";
 import { CELL, at, layOut } from "../lib/cluster_layout.js";
-import { token } from "../lib/colours.js";
+import { pixel, token } from "../lib/colours.js";
+import { CROSS, RING, paint } from "../lib/map_pixels.js";
 
-/** From this size of a GPU on, in px, there is a gap between two; below it a node is one bar. */
-const DETAIL_PX = 2.2;
 const MARGIN_PX = 10;
+/** From this size of a square on, in px, racks have names. */
+const NAMES_FROM_PX = 7;
+
+/** @typedef {import("../lib/map_model.js").Model} Model @typedef {import("../lib/map_model.js").Gpu} Gpu @typedef {import("../lib/map_model.js").Node} Node */
 
 /**
- * @param {{nodes: any[], colourOf: (gpu: any, node: any) => string, chosen: (gpu: any, node: any) => boolean,
- *   onHover: (found: any) => void, onPick: (found: any) => void, label: string}} props
+ * @param {{model: Model, colourOf: (gpu: Gpu, node: Node) => string, partsOf: (gpu: Gpu) => {part: number, colour: string}[],
+ *   chosen: (gpu: Gpu, node: Node) => boolean, onHover: (found: any) => void, onPick: (found: any) => void, label: string}} props
  */
-export function MapCanvas({ nodes, colourOf, chosen, onHover, onPick, label }) {
+export function MapCanvas({ model, colourOf, partsOf, chosen, onHover, onPick, label }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const view = useRef({ scale: 0, x: 0, y: 0 });
-  const layout = useMemo(() => layOut(nodes, 1.7), [nodes]);
+  const layout = useMemo(() => layOut(model.nodes, 1.7), [model.shape]);
+  const look = useRef(/** @type {any} */ ({}));
+  look.current = useMemo(() => looked(look.current, layout, model, colourOf, partsOf, chosen), [layout, model, colourOf, partsOf, chosen]);
 
+  const image = useRef(/** @type {ImageData | null} */ (null));
   const draw = useRef(() => {});
   draw.current = () => {
     const surface = canvas.current;
@@ -23,44 +29,30 @@ export function MapCanvas({ nodes, colourOf, chosen, onHover, onPick, label }) {
     const ratio = window.devicePixelRatio || 1;
     const width = surface.clientWidth;
     const height = surface.clientHeight;
-    if (surface.width !== width * ratio || surface.height !== height * ratio) {
-      surface.width = width * ratio;
-      surface.height = height * ratio;
+    const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (!wide || !tall) return;
+    if (surface.width !== wide || surface.height !== tall) {
+      surface.width = wide;
+      surface.height = tall;
     }
     if (!view.current.scale) view.current = fitted(layout, width, height);
     const { scale, x, y } = view.current;
     const to = /** @type {CanvasRenderingContext2D} */ (surface.getContext("2d"));
+    if (image.current?.width !== wide || image.current?.height !== tall) image.current = to.createImageData(wide, tall);
+    const pixels = new Uint32Array(image.current.data.buffer);
+    paint(pixels, wide, tall, layout, look.current, { scale: scale * ratio, x, y }, look.current.ground);
+    to.putImageData(image.current, 0, 0);
+    if (CELL * scale <= NAMES_FROM_PX) return;
     to.setTransform(ratio, 0, 0, ratio, 0, 0);
-    to.clearRect(0, 0, width, height);
-    const cell = CELL * scale;
-    const gap = cell > 6 ? 1 : cell > DETAIL_PX ? 0.5 : 0;
-    const text = token("text-2");
-    const ring = token("text");
+    to.fillStyle = look.current.text;
     to.font = "10px system-ui";
     for (const rack of layout.racks) {
       const left = (rack.x - x) * scale;
       const top = (rack.y - y) * scale;
-      if (left > width || top > height || left + rack.width * scale < 0 || top + rack.height * scale < 0) continue;
-      if (rack.name && cell > 7) {
-        to.fillStyle = text;
-        to.fillText(rack.name, left, top + 9 * Math.min(1, scale), Math.max(20, rack.width * scale));
-      }
-      for (const placed of rack.nodes) {
-        const row = (placed.y - y) * scale;
-        if (row > height || row + cell < 0) continue;
-        placed.node.gpus.forEach((/** @type {any} */ gpu, /** @type {number} */ index) => {
-          const from = left + index * cell;
-          to.fillStyle = colourOf(gpu, placed.node);
-          to.fillRect(from, row, Math.max(0.6, cell - gap), Math.max(0.6, cell - gap));
-          if (gpu.state === "unhealthy" && cell > 6) cross(to, from, row, cell - gap, ring);
-          if (chosen(gpu, placed.node)) {
-            to.strokeStyle = ring;
-            to.lineWidth = 2;
-            to.strokeRect(from + 0.5, row + 0.5, Math.max(1, cell - gap - 1), Math.max(1, cell - gap - 1));
-          }
-        });
-      }
+      if (!rack.name || left > width || top > height || left + rack.width * scale < 0 || top + 12 * scale < 0) continue;
+      to.fillText(rack.name, left, top + 9 * Math.min(1, scale), Math.max(20, rack.width * scale));
     }
+    to.setTransform(1, 0, 0, 1, 0, 0);
   };
 
   useEffect(() => {
@@ -152,14 +144,34 @@ function zoom(view, factor, x, y) {
   view.scale = scale;
 }
 
-/** @param {CanvasRenderingContext2D} to @param {number} x @param {number} y @param {number} size @param {string} colour */
-function cross(to, x, y, size, colour) {
-  to.strokeStyle = colour;
-  to.lineWidth = 1;
-  to.beginPath();
-  to.moveTo(x, y);
-  to.lineTo(x + size, y + size);
-  to.moveTo(x + size, y);
-  to.lineTo(x, y + size);
-  to.stroke();
+/**
+ * What is to be drawn. Colours of nodes that have not changed are kept, as long as all else is the same.
+ * @param {any} before @param {import("../lib/cluster_layout.js").Layout} layout @param {Model} model @param {(gpu: Gpu, node: Node) => string} colourOf
+ * @param {(gpu: Gpu) => {part: number, colour: string}[]} partsOf @param {(gpu: Gpu, node: Node) => boolean} chosen
+ */
+function looked(before, layout, model, colourOf, partsOf, chosen) {
+  const same = before.layout === layout && before.colourOf === colourOf && before.chosen === chosen && model.changed && before.model.cursor === model.since;
+  const total = layout.racks.reduce((sum, rack) => sum + rack.gpus, 0);
+  const colour = same ? before.colour : new Uint32Array(total);
+  const marks = same ? before.marks : new Uint8Array(total);
+  /** @type {Map<number, {part: number, colour: number}[]>} */
+  const parts = same ? before.parts : new Map();
+  let place = 0;
+  for (const rack of layout.racks) {
+    for (const { node } of rack.nodes) {
+      if (same && !model.changed?.has(node)) {
+        place += node.gpus.length;
+        continue;
+      }
+      for (const gpu of node.gpus) {
+        colour[place] = pixel(colourOf(gpu, node));
+        marks[place] = (chosen(gpu, node) ? RING : 0) | (gpu.state === "unhealthy" || gpu.fault ? CROSS : 0);
+        const divided = partsOf(gpu);
+        if (divided.length) parts.set(place, divided.map((each) => ({ part: each.part, colour: pixel(each.colour) })));
+        else if (same) parts.delete(place);
+        place += 1;
+      }
+    }
+  }
+  return { layout, model, colourOf, chosen, colour, marks, parts, ground: { ground: pixel(token("panel")), ring: pixel(token("text")) }, text: token("text-2") };
 }

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ from fairlead_gateway.routes import (
     job_logs,
     jobs,
     log_changes,
+    map_columns,
     nodes,
     notifications,
     pages,
@@ -166,6 +168,7 @@ class Gateway:
         self.queue, self.placer, self.telemetry, self.access, self.storage = self._gates.values()
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
+        self.ticks = map_columns.Ticks(views)
         self.job_waits = JobWaits(views)
         #: Pieces of directories that go with jobs.
         self.pieces = PieceStore(bus, time.time)
@@ -225,6 +228,7 @@ class Gateway:
             idle.routes(views, self.telemetry, waiter, self.accounts, past),
             events.routes(self.feed, self.callers),
             log_changes.routes(self.feed, past),
+            map_columns.routes(views, past, self.callers, self.ticks, secrets.token_hex(4)),
             job_logs.routes(views, bus, self.callers, self.job_waits),
             pieces.routes(views, self.pieces),
             run_files.routes(views, bus, self.callers),
@@ -428,6 +432,7 @@ class Gateway:
     async def stop(self) -> None:
         """Let `run` return once open requests have ended, at most DRAIN_S later."""
         self.feed.close()
+        self.ticks.close()
         if self._server is not None:
             self._server.stop()
 

@@ -236,7 +236,7 @@ async def test_every_stream_with_every_role() -> None:
     async with SignedWorld() as world:
         names = await _prepared(world)
         streams = _streams(world)
-        assert {path for path, _ in streams} == {"/v1/events", "/v1/jobs/{job}/logs"}
+        assert {path for path, _ in streams} == {"/v1/events", "/v1/ticks", "/v1/jobs/{job}/logs"}
         wrong: list[str] = []
         for who, caller in await _callers(world, names):
             for template, right in streams:
@@ -374,7 +374,7 @@ async def test_every_route_without_a_credential() -> None:
         for method, template, right in routes_of(world):
             answer = await _request(world, "", method, template, names)
             assert (answer.status_code == 401) is (right.kind != "public"), (method, template, answer.text)
-        for path in ("/v1/events?follow=1", f"/v1/jobs/{names['job']}/logs?follow=1", "/"):
+        for path in ("/v1/events?follow=1", "/v1/ticks?follow=1", f"/v1/jobs/{names['job']}/logs?follow=1", "/"):
             assert (await world.ask("", "GET", path)).status_code == 401, path
 
 

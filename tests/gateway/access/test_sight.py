@@ -19,6 +19,7 @@ READS = (
     "/v1/nodes",
     "/v1/cluster",
     "/v1/map",
+    "/v1/map/columns",
     "/v1/idle",
     "/v1/events?from=1&limit=1000",
     "/v1/usage",

@@ -39,6 +39,20 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert _files(tmp_path, with_modules=False).missing == list(MODULES.values())
 
 
+def test_all_that_a_page_imports_is_fetched_at_once(tmp_path: Path) -> None:
+    """Static imports, over several lines too, each once; not those inside functions, nor what does not exist."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/a.js").write_text(
+        'import {\n  b,\n} from "./b.js";\nexport { c } from "../main.js";\nimport "./gone.js";\n'
+    )
+    (tmp_path / "lib/b.js").write_text('import { h } from "preact";\n')
+    (tmp_path / "lib/late.js").write_text("export {};")
+    _files(tmp_path)
+    (tmp_path / "main.js").write_text('import { a } from "./lib/a.js";\nload(() => import("./lib/late.js"));\n')
+    files = WebFiles(tmp_path)
+    assert files.modules_of("main.js", "lib/none.js") == ["main.js", "lib/a.js", "lib/b.js", "vendor/preact.js"]
+
+
 def test_every_path_of_the_rail_is_a_page() -> None:
     """The frame, the list of modules and the gateway name the same pages."""
     frame = (folder() / "parts/frame.js").read_text()
@@ -52,7 +66,7 @@ def test_every_path_of_the_rail_is_a_page() -> None:
 
 
 async def test_a_page_is_html_with_numbers_and_allows_its_own_scripts_alone() -> None:
-    """The import map is the only script in it, and its digest is in the policy."""
+    """The import map and the style sheet are the only script and style in it, and their digests are in the policy."""
     async with GatewayWorld() as world:
         node = await world.node("n1")
         await world.run(node, command=["true"], name="<b>bold</b>", resources=gpus(2))
@@ -63,8 +77,10 @@ async def test_a_page_is_html_with_numbers_and_allows_its_own_scripts_alone() ->
         assert "<b>bold" not in answer.text
         policy = answer.headers["content-security-policy"]
         assert "unsafe" not in policy
-        for script in re.findall(r"<script type=\"importmap\">(.*?)</script>", answer.text):
-            digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        inside = re.findall(r"<(?:script type=\"importmap\"|style)>(.*?)</(?:script|style)>", answer.text, re.DOTALL)
+        assert inside and "--accent" in "".join(inside)
+        for text in inside:
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
             assert f"'sha256-{digest}'" in policy
         assert not re.findall(r"<script(?![^>]*(?:importmap|src=))", answer.text)
 
@@ -72,7 +88,8 @@ async def test_a_page_is_html_with_numbers_and_allows_its_own_scripts_alone() ->
 async def test_files_are_kept_for_good_and_unknown_ones_are_not_found() -> None:
     async with GatewayWorld() as world:
         page = (await world.http.get("/map")).text
-        [address] = re.findall(r'href="(/web/\w+/tokens\.css)"', page)
+        [address] = re.findall(r'src="(/web/\w+)/main\.js"', page) or re.findall(r"(/web/\w+)/", page)[:1] or [""]
+        address += "/tokens.css"
         answer = await world.http.get(address)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]

@@ -1,7 +1,7 @@
 """HTML that every page starts from: counts of the cluster as of a sequence, and the modules that then take over. Pure.
 
-What people wrote is escaped. The policy allows scripts and styles of this origin only; the import map is the one script in
-the page, and is allowed by its digest.
+What people wrote is escaped. The policy allows scripts and styles of this origin only; the import map and the style sheet
+are the only script and style in the page, and are allowed by their digests.
 """
 
 import base64
@@ -20,9 +20,11 @@ from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.units.quantities import format_milli
 
 #: Rows of a table of the first answer.
-ROWS_MAX = 200
+ROWS_MAX = 50
 #: Verbs without which a page would ask in vain (`web/lib/rights.js`).
 _VERBS: tuple[Verb, ...] = ("job:read", "node:read", "queue:read", "sql:read")
+#: The map's data is asked for with the page, before any module has come.
+_MAP_DATA = '<link rel="preload" as="fetch" href="/v1/map/columns" crossorigin="anonymous">'
 _QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
 
 
@@ -30,6 +32,8 @@ class Shell(NamedTuple):
     """Page without the counts: made once, since it is the same for every request."""
 
     head: str
+    #: {title: links that fetch the page's modules at once, rather than when a module that imports them has come}
+    preloads: Mapping[str, str]
     #: Links to all pages.
     rail: str
     headers: dict[str, str]
@@ -38,13 +42,12 @@ class Shell(NamedTuple):
 def shell(files: WebFiles, pages: Mapping[str, str]) -> Shell:
     """Return the parts of a page that the files decide. `pages`: {path: title}; those without parameters are linked."""
     imports = files.import_map()
-    digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
-    styles = "".join(f'<link rel="stylesheet" href="{files.address(name)}">' for name in ("tokens.css", "shell.css"))
+    styles = f"<style>{files.style}</style>"
     starts = (
         f'<script type="importmap">{imports}</script><script type="module" src="{files.address("main.js")}"></script>'
     )
     policy = (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; connect-src 'self'; "
+        f"default-src 'none'; script-src 'self' {_digest(imports)}; style-src 'self' {_digest(files.style)}; connect-src 'self'; "
         "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
     headers = {
@@ -55,15 +58,31 @@ def shell(files: WebFiles, pages: Mapping[str, str]) -> Shell:
     }
     linked = (path for path in pages if path != "/" and "{" not in path)
     rail = "".join(f'<a href="{path}">{escape(pages[path])}</a>' for path in linked)
-    return Shell(styles + ("" if files.missing else starts), rail, headers)
+    preloads = {} if files.missing else {title: _preloads(files, title) for title in pages.values()}
+    return Shell(styles + ("" if files.missing else starts), preloads, rail, headers)
 
 
-def render_page(frame: Shell, files: WebFiles, title: str, views: Views, sight: Sight, person: str) -> str:
-    """Return a page as of the views, with the rows that the caller may see. `person`: the caller's name."""
+def _digest(text: str) -> str:
+    """Return what a policy names a script or style inside the HTML by."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _preloads(files: WebFiles, title: str) -> str:
+    modules = files.modules_of("main.js", f"pages/{title.lower()}.js")
+    return "".join(f'<link rel="modulepreload" href="{files.address(name)}">' for name in modules)
+
+
+def render_page(
+    frame: Shell, files: WebFiles, title: str, views: Views, sight: Sight, person: str, *, is_now: bool = True
+) -> str:
+    """Return a page as of the views, with the rows that the caller may see. `person`: the caller's name; `is_now`: it is not asked for as
+    of a past moment."""
     may = " ".join(verb for verb in _VERBS if sight.caller.may_anywhere(verb))
+    needs_map = title == "Map" and is_now and "node:read" in may and not files.missing
+    preloads = frame.preloads.get(title, "") + (_MAP_DATA if needs_map else "")
     sender = "everybody may do everything here: no sign-on" if sight.caller.is_open else person
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(title)} – Fairlead</title>{frame.head}</head>
+<title>{escape(title)} – Fairlead</title>{frame.head}{preloads}</head>
 <body data-sequence="{views.sequence}" data-person="{escape(sender, quote=True)}" data-may="{may}"><div id="app">
 <header class="top"><a class="brand" href="/map">Fairlead</a><span class="spring"></span><span class="quiet">{escape(sender)}</span></header>
 <nav class="rail" aria-label="Pages">{frame.rail}</nav><main id="main">{_missing(files.missing)}{_counts(views, sight)}</main>

@@ -7,6 +7,8 @@ were found at start are served: no request becomes a path.
 import gzip
 import hashlib
 import json
+import posixpath
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,10 @@ MODULES = {"preact": "preact.js", "preact/hooks": "hooks.js", "htm": "htm.js", "
 #: Directory of these modules, which `make web` fills.
 VENDOR = "vendor"
 
+#: Style of every page, in this order.
+STYLES = ("tokens.css", "shell.css")
+#: What stands behind "from" in imports of modules; those inside functions, which are loaded later, have none.
+_IMPORTS = re.compile(r'^(?:import|export)\b[^;]*?from\s*"([^"]+)"', re.MULTILINE)
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 #: Below this, compression saves less than its header costs.
 _COMPRESS_FROM_BYTES = 512
@@ -47,12 +53,28 @@ class WebFiles:
         self.version = digest.hexdigest()[:16]
         #: {name below web/: file}
         self.files: Mapping[str, WebFile] = {name: _as_sent(name, body) for name, body in found.items()}
+        #: Both style sheets in one, for the head of each page.
+        self.style = "".join(found.get(name, b"").decode() for name in STYLES)
+        self._texts = {name: body.decode() for name, body in found.items() if name.endswith(".js")}
         #: Third-party modules that are missing, so that the pages cannot start.
         self.missing = [file for file in MODULES.values() if f"{VENDOR}/{file}" not in self.files]
 
     def address(self, name: str) -> str:
         """Return the address of a file."""
         return f"/web/{self.version}/{name}"
+
+    def modules_of(self, *names: str) -> list[str]:
+        """Return modules and all that they import at once, each once: what a browser needs before it can show anything."""
+        found, wanted = dict[str, None](), list(names)
+        while wanted:
+            name = wanted.pop(0)
+            if name in found or name not in self._texts:
+                continue
+            found[name] = None
+            for target in _IMPORTS.findall(self._texts[name]):
+                own = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+                wanted.append(f"{VENDOR}/{MODULES[target]}" if target in MODULES else own)
+        return list(found)
 
     def import_map(self) -> str:
         """Return the import map of the third-party modules, as JSON."""

@@ -45,7 +45,8 @@ def routes(views: Views, files: WebFiles) -> Router:
         async def page(request: Request) -> Response:
             caller = caller_of(request)
             person = "" if caller.is_open else views.name_of(caller.user)
-            html = render_page(frame, files, title, views, Sight(views, caller), person)
+            is_now = "at" not in request.query_params
+            html = render_page(frame, files, title, views, Sight(views, caller), person, is_now=is_now)
             return Response(html, headers=frame.headers, media_type="text/html; charset=utf-8")
 
         _add(router, path, f"Page: {title}", page, f"page_{title.lower()}" if path != "/" else "page_first")

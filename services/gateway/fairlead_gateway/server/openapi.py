@@ -23,6 +23,7 @@ _TAGS = {
     "pieces": "jobs",
     "events": "events",
     "changes": "events",
+    "ticks": "events",
     "nodes": "nodes",
     "rollouts": "nodes",
     "maintenance": "nodes",
