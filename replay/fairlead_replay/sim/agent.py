@@ -93,6 +93,9 @@ class SimAgent:
             )
         )
         self._look_after_health()
+        for run in self.ledger.runs.values():
+            if run.phase == "running":  # adopted: whether its application serves is looked at again
+                self._await_app(run.key)
         for run in self.core.dirty():
             if not self.machine.busy(run.key):
                 self._do(self.core.cleaned(run.key))
@@ -175,6 +178,17 @@ class SimAgent:
         if not self.dead and key in self._starting and not self._sleeps(self._on_started, key):
             self._starting.discard(key)
             self._do(self.core.started(key, self._now(), 0))
+            self._await_app(key)
+
+    def _await_app(self, key: RunKey) -> None:
+        process = self.machine.processes.get(key)
+        if process is not None and process.work.serves_ms >= 0:
+            self.loop.call_later(process.work.serves_ms / 1000, self._on_serves, key)
+
+    def _on_serves(self, key: RunKey) -> None:
+        process = self.machine.processes.get(key)
+        if not self.dead and not self._sleeps(self._on_serves, key) and process is not None and process.running:
+            self._do(self.core.app_serves(key, self._now()))
 
     def _beat(self) -> None:
         if self.dead or self._sleeps(self._beat):

@@ -20,6 +20,7 @@ from fairlead_replay.fold import CORES, FoldedCluster, state_hash
 from fairlead_replay.sim.access_books import AccessBooks
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.run_books import LimitBooks, SavingBooks, YieldBooks, amounts, held, whole
+from fairlead_replay.sim.services import ServiceBooks
 from fairlead_replay.sim.volumes import StorageBooks
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, QueueSettings
 from fairlead_schemas.units.ids import array_of
@@ -210,6 +211,7 @@ class Observer:
         self.idle = idle or IdleBooks()
         self.access = access or AccessBooks()
         self.storage = StorageBooks()
+        self.services = ServiceBooks()
         self.limits = limits or LimitBooks()
         self.cluster = FoldedCluster()
         self.books = Books()
@@ -249,6 +251,7 @@ class Observer:
             or self._access(commit)
             or self.storage.take(folded.seq, commit)
             or self._storage(commit)
+            or self.services.take(folded.seq, commit)
         )
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")

@@ -87,6 +87,8 @@ class SimWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     saves_ms: int = 0
     #: Reaction to a notice: save and exit with 0, save and continue, or nothing.
     answer: Literal["exit", "save", ""] = ""
+    #: Time from its start until its application serves; -1: it has none that ever does.
+    serves_ms: int = -1
 
 
 class SimProcess:

@@ -20,7 +20,7 @@ from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.rights_audit import CommandCount
-from fairlead_replay.sim import accounts, faults, health, idleness, volumes
+from fairlead_replay.sim import accounts, faults, health, idleness, services, volumes
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.access_books import AccessBooks
 from fairlead_replay.sim.accounts import SimulatedAccounts
@@ -34,6 +34,7 @@ from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import SimMachine, Starts, Truth
 from fairlead_replay.sim.processes import Replica, SimNode, Strikes
 from fairlead_replay.sim.run_books import LimitBooks
+from fairlead_replay.sim.services import SimulatedServices
 from fairlead_replay.sim.volumes import SimulatedVolumes
 from fairlead_replay.sim.workload import People
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
@@ -75,6 +76,7 @@ class Parts(NamedTuple):
     idle: Callable[[int, float], idleness.IdlePlan | None] = idleness.plan
     rights: Callable[[int, float], accounts.AccountsPlan | None] = accounts.plan
     storage: Callable[[int, float], volumes.VolumesPlan | None] = volumes.absent
+    served: Callable[[int, float], services.ServicesPlan | None] = services.absent
     decision_faults: Callable[[int, float], list[faults.DecisionFault]] = faults.plan_decision_faults
 
 
@@ -95,6 +97,8 @@ class SeedOutcome(NamedTuple):
     access: dict[str, int] = {}
     #: {type: events of the storage service}
     storage: dict[str, int] = {}
+    #: {type: events about services}
+    services: dict[str, int] = {}
     #: Commands by the right by which they were sent.
     rights: CommandCount = CommandCount()
     #: Commands that the simulated guard withheld.
@@ -113,6 +117,8 @@ class World:
         self.accounts = SimulatedAccounts(context, rights) if rights is not None else None
         stored = parts.storage(seed, WORK_S)
         self.volumes = SimulatedVolumes(context, stored) if stored is not None else None
+        served = parts.served(seed, WORK_S)
+        self.services = SimulatedServices(context, served) if served is not None else None
         self.decisions = faults.DecisionFaults()
         rng = context.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
@@ -194,6 +200,8 @@ class World:
             self.context.spawn(self.accounts.carry_out(self.people))
         if self.volumes is not None:
             self.context.spawn(self.volumes.carry_out(self.people))
+        if self.services is not None:
+            self.context.spawn(self.services.carry_out(self.people))
         await self.people.work(self.commands, WORK_S)
         await self._recover()
         await self._until_done()
@@ -332,6 +340,7 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutco
         idle=dict(world.observer.idle.counts),
         access=dict(world.observer.access.counts),
         storage=dict(world.observer.storage.counts),
+        services=dict(world.observer.services.counts),
         rights=world.observer.audit.rights.commands,
         denied=world.people.guard.denied if world.people.guard is not None else 0,
     )
