@@ -37,10 +37,11 @@ _VARIES: Varies = (
     (r"(report:[a-z0-9-]+):\d+", r"\1"),
     (r'"gpu_s":\d+', "gpu_s"),
     (r"lost seconds \d+", "lost seconds"),
-    # What may come is on the page about estimates: it depends on the seconds that have passed.
-    (r"(?m)^(?:starts|by|displaces|sooner) .*\n(?: {6,}.*\n)*", ""),
     (r" +", " "),
 )
+#: Lines of an estimate. Pages about other things leave them out: whether there is an interval depends on the seconds that have passed.
+ESTIMATE = ("starts", "by", "displaces", "sooner")
+_NO_ESTIMATE: Varies = ((rf"(?m)^(?:{'|'.join(ESTIMATE)}) .*\n(?: {{6,}}.*\n)*", ""),)
 
 
 def is_question(words: list[str]) -> bool:
@@ -51,9 +52,9 @@ def is_question(words: list[str]) -> bool:
     return words[1:] in whole or words[1:3] == ["rollout", "show"]
 
 
-def plain(text: str, more: Varies = ()) -> str:
-    """Return the text without the parts that vary; the width of columns varies with them."""
-    for pattern, word in (*more, *_VARIES):
+def plain(text: str, more: Varies = (), *, estimates: bool = False) -> str:
+    """Return the text without the parts that vary; the width of columns varies with them. `estimates`: with the lines of estimates."""
+    for pattern, word in (*more, *(() if estimates else _NO_ESTIMATE), *_VARIES):
         text = re.sub(pattern, word, text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
@@ -84,6 +85,8 @@ class Terminal:
         self.update = update
         #: What varies on this page beyond the usual.
         self.varies: Varies = ()
+        #: The page is about estimates: their lines are compared, too.
+        self.estimates = False
         #: Between two changes that are typed.
         self.pause_s = 0.0
         #: Address of the gateway, which pages have at its usual port.
@@ -139,7 +142,10 @@ class Terminal:
 
     def agrees(self, found: str, expected: str) -> bool:
         """Return True if the output is the page's."""
-        return plain(found, self.varies) == plain(expected, self.varies)
+        return self._plain(found) == self._plain(expected)
+
+    def _plain(self, text: str) -> str:
+        return plain(text, self.varies, estimates=self.estimates)
 
     def as_of_here(self, line: str) -> str:
         """A line with the sequence that it names as it was here."""
@@ -226,7 +232,7 @@ def play(terminal: Terminal, page: Path, since: str = "") -> None:
             found = terminal.typed(here, expected)
             printed += f"$ {here}\n{found}"
             if not terminal.update:
-                assert plain(found, terminal.varies) == plain(expected, terminal.varies), f"{line}\n{found}"
+                assert terminal.agrees(found, expected), f"{line}\n{found}"
         written = written.replace(f"```console\n{block}```", f"```console\n{printed}```", 1)
     if terminal.update:
         page.write_text(written)
