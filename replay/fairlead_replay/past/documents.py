@@ -34,7 +34,7 @@ class PastViews(HistoricalViews):
         made = self._take_made(wanted, last)
         store = self._store()
         after = made.views.sequence if made is not None else 0
-        if store is None or not any(after < each.sequence <= last for each in store.places):
+        if store is None or (made is not None and not store.is_nearer(after, last, wanted.at_ns)):
             return made
         found = await store.nearest_of_log(self._bus, last, wanted.at_ns)
         if found is None or found.sequence <= after:

@@ -10,13 +10,12 @@ from fairlead_bus.log import Chain, Folded, LogHead
 from fairlead_bus.port import Bus, LogDamaged, Stored
 from fairlead_gateway.views.fold import Views
 from fairlead_replay.audit import read_log
-from fairlead_replay.past.keyframes import BYTES_MAX, KeyframePlace, KeyframeStore
+from fairlead_replay.past.keyframes import BYTES_MAX, COMMIT_WEIGHT, KeyframePlace, KeyframeStore
 from fairlead_schemas.wire.commit import CommitUndecodable, commit_hash, decode_commit
 
 #: A keyframe is due when events, and commits times COMMIT_WEIGHT, have come to so much since the last one. A fold from one to a moment
 #: then takes at most a second.
 WEIGHT_MAX = 100_000
-COMMIT_WEIGHT = 3
 
 log = structlog.get_logger()
 

@@ -28,6 +28,11 @@ FORMAT = 1
 LEVEL = 1
 #: Bytes of all keyframes of a log, unless set.
 BYTES_MAX = 4 * 1024**3
+#: A state in memory is folded on rather than a keyframe read, where that saves no more than these events, and commits times
+#: COMMIT_WEIGHT: reading one takes as long.
+READ_WEIGHT = 15_000
+#: A commit takes as long to read and check as so many events to fold.
+COMMIT_WEIGHT = 3
 #: Characters of a log's hash in the name of its folder.
 LOG_CHARS = 16
 
@@ -113,6 +118,7 @@ class KeyframeStore:
     def __init__(self, directory: Path, log_id: str, bytes_max: int = BYTES_MAX) -> None:
         self._log_id = log_id
         self._bytes_max = bytes_max
+        self.read_weight = READ_WEIGHT
         self._folder = directory / log_id[:LOG_CHARS] / SCHEMA
         #: {sequence: place}, by sequence.
         self._places: dict[int, KeyframePlace] = {}
@@ -121,6 +127,23 @@ class KeyframeStore:
     def places(self) -> list[KeyframePlace]:
         """Places of all keyframes, in the order of the log."""
         return list(self._places.values())
+
+    def is_nearer(self, sequence: int, last: int, at_ns: int = 0) -> bool:
+        """Return True if the newest keyframe up to `last`, not later than a Unix time (0: any), is so far beyond a state at `sequence`
+        that it is faster to read than to fold up to.
+        """
+        before, newest = KeyframePlace(0, 0, 0, 0), None
+        for place in self._places.values():
+            if place.sequence > last or (at_ns and place.at_ns > at_ns):
+                break
+            before, newest = newest or before, place
+        if newest is None or newest.sequence <= sequence:
+            return False
+        if sequence < before.sequence:
+            return True
+        commits = newest.sequence - sequence
+        events = (newest.events - before.events) * commits // (newest.sequence - before.sequence)
+        return events + COMMIT_WEIGHT * commits > self.read_weight
 
     def open(self) -> None:
         """Find the keyframes that are there; the heads of files are read, their states are not."""

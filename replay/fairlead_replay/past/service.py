@@ -23,7 +23,9 @@ from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log import Folded, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_replay.archive.contents import is_archive
 from fairlead_replay.estimates.estimator import Estimator
+from fairlead_replay.past.archived_log import with_archive
 from fairlead_replay.past.keyframe_writer import KeyframeWriter
 from fairlead_replay.past.keyframes import BYTES_MAX, KeyframeStore
 from fairlead_schemas.queries import estimates, past, studies
@@ -55,23 +57,33 @@ log = structlog.get_logger()
 
 
 class PastSettings(NamedTuple):
-    """Where keyframes are kept, how many bytes of them, and what a what-if study may take."""
+    """Where keyframes are kept, how many bytes of them, what a what-if study may take, and an archive of the log for what was trimmed."""
 
     directory: Path = Path(DIRECTORY)
     bytes_max: int = BYTES_MAX
     study_bytes_max: int = STUDY_BYTES_MAX
     study_s: float = STUDY_S
+    archive: Path | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_PAST_DIR, FAIRLEAD_PAST_MAX_MIB, FAIRLEAD_WHATIF_MAX_MIB and FAIRLEAD_WHATIF_MAX_S. Raises BadSetting."""
+        """Read FAIRLEAD_PAST_DIR, FAIRLEAD_PAST_MAX_MIB, FAIRLEAD_PAST_ARCHIVE, FAIRLEAD_WHATIF_MAX_MIB and FAIRLEAD_WHATIF_MAX_S. Raises
+        BadSetting.
+        """
         directory = env.get("FAIRLEAD_PAST_DIR") or str(Path(env.get("FAIRLEAD_DATA") or ".") / DIRECTORY)
         kept = _whole(env, "FAIRLEAD_PAST_MAX_MIB", "MiB of keyframes, 0 for none", BYTES_MAX // MIB)
         memory = _whole(
             env, "FAIRLEAD_WHATIF_MAX_MIB", "MiB of memory of a study, 0 for no bound", STUDY_BYTES_MAX // MIB
         )
         study_s = _whole(env, "FAIRLEAD_WHATIF_MAX_S", "seconds of a study, 0 for no studies", int(STUDY_S))
-        return cls(Path(directory), kept * MIB, memory * MIB, float(study_s))
+        return cls(Path(directory), kept * MIB, memory * MIB, float(study_s), _archive(env))
+
+
+def _archive(env: Mapping[str, str]) -> Path | None:
+    text = env.get("FAIRLEAD_PAST_ARCHIVE", "")
+    if text and not is_archive(Path(text)):
+        raise BadSetting(f'FAIRLEAD_PAST_ARCHIVE: expected the directory of an archive, found "{text[:200]}"')
+    return Path(text) if text else None
 
 
 def _whole(env: Mapping[str, str], name: str, meaning: str, usual: int) -> int:
@@ -85,8 +97,8 @@ class Past:
     """The running process; `run` until `stop`."""
 
     def __init__(self, bus: Bus, settings: PastSettings | None = None) -> None:
-        self._bus = bus
         self._settings = settings or PastSettings()
+        self._bus = bus = with_archive(bus, self._settings.archive)
         self.live = LiveViews(bus, saves=False)
         self._writer = KeyframeWriter(self.live.views, {})
         self._estimator = Estimator(bus, self._settings.directory)

@@ -156,6 +156,8 @@ async def test_a_time_between_crossing_clocks(second: int, sequence: int) -> Non
             assert (answer.status_code, changes.status_code) == (410, 410)
             return
         assert answer.json()["sequence"] == sequence
+        place = await gateway.gateway.past.place(at)
+        assert (place.sequence, place.headers[AT_HEADER]) == (sequence, answer.headers[AT_HEADER])
         assert [int(each["sequence"]) for each in changes.json()["items"]] == list(range(sequence + 1, 6))
 
 

@@ -243,6 +243,16 @@ def test_a_snapshot_restores_equal_views() -> None:
     assert Views.restore(b"{}") is None
 
 
+def test_prices_survive_a_snapshot() -> None:
+    """A gateway that starts from one lists the prices that were set before it, as every other view that has handlers."""
+    book = Logbook()
+    for n in (1, 2):
+        book.write(ev.PriceSet(cause="cmd:p", model="A100", micro=n, currency="EUR", from_ns=n * 1000, by="ada"))
+    restored = Views.restore(book.views.snapshot())
+    assert restored is not None
+    assert restored.prices.rows == book.views.prices.rows and len(restored.prices.rows) == 2
+
+
 def test_a_job_that_ran_before_survives_a_snapshot() -> None:
     """The nodes with its earlier attempts' output are in it, too."""
     book = book_in("running")

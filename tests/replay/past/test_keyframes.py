@@ -9,7 +9,7 @@ from fairlead_bus.port import LogDamaged, Stored
 from fairlead_gateway.views.fold import SCHEMA, Views
 from fairlead_replay.past import keyframes
 from fairlead_replay.past.keyframe_writer import build
-from fairlead_replay.past.keyframes import Keyframe, KeyframePlace, KeyframeStore, encode_keyframe
+from fairlead_replay.past.keyframes import COMMIT_WEIGHT, Keyframe, KeyframePlace, KeyframeStore, encode_keyframe
 from fairlead_schemas.wire.commit import commit_hash
 from tests.gateway.standing import fold, heads
 from tests.replay.worlds import log_of
@@ -21,7 +21,7 @@ WEIGHT = 250
 @pytest.fixture
 def messages() -> list[Stored]:
     """A recorded log."""
-    return log_of(3)
+    return log_of(3, commits_min=250)
 
 
 @pytest.fixture
@@ -77,6 +77,22 @@ def test_a_time_finds_a_keyframe_that_is_not_later(messages: list[Stored], store
         assert found.views.at_ns <= place.at_ns
         earlier = store.nearest(len(messages), place.at_ns - 1)
         assert earlier is None or earlier.views.at_ns < place.at_ns
+
+
+def test_a_state_in_memory_is_folded_on_where_that_is_faster(store: KeyframeStore) -> None:
+    """Reading a keyframe costs as much as some thousand events: one that is a few commits further is not read for a next moment."""
+    places = store.places
+    far, near = places[-1], places[-2]
+    weight = far.events - near.events + COMMIT_WEIGHT * (far.sequence - near.sequence)
+    store.read_weight = weight // 2
+    assert store.is_nearer(near.sequence, far.sequence)
+    assert not store.is_nearer(far.sequence - 2, far.sequence)
+    assert store.is_nearer(places[0].sequence - 1, far.sequence), "many keyframes further"
+    assert not store.is_nearer(far.sequence, 10**9)
+    assert not store.is_nearer(near.sequence, far.sequence - 1), "none up to there is further"
+    assert not store.is_nearer(near.sequence, far.sequence, near.at_ns), "the further one is later"
+    store.read_weight = weight
+    assert not store.is_nearer(near.sequence, far.sequence)
 
 
 def test_a_second_run_makes_nothing_again(messages: list[Stored], store: KeyframeStore, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_bus.port import Stored
 from fairlead_gateway.sources.historical_views import AT_HEADER
-from fairlead_replay.past import documents, keyframe_writer, service
+from fairlead_replay.past import documents, keyframe_writer, keyframes, service
 from fairlead_replay.past.service import PastSettings
 from fairlead_schemas.queries import past as words
 from fairlead_schemas.units.timestamps import rfc3339
@@ -39,6 +39,7 @@ def other_log() -> list[Stored]:
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keyframes stand close to each other."""
     monkeypatch.setattr(keyframe_writer, "WEIGHT_MAX", 250)
+    monkeypatch.setattr(keyframes, "READ_WEIGHT", 0)
 
 
 async def test_the_process_answers_as_a_gateway_of_then(messages: list[Stored], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView, RunsView
 from fairlead_gateway.views.nodes import NodesView, PlansView
 from fairlead_gateway.views.outcomes import OutcomesView
-from fairlead_gateway.views.queues import PricesView, QueuesView
+from fairlead_gateway.views.queues import PricesView, QueuesView, SetPriceRow
 from fairlead_gateway.views.rows import (
     BreakerRow,
     DeferralRow,
@@ -65,6 +65,7 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     access: AccessRows
     storage: StorageRows
     services: list[ServiceRow]
+    prices: list[SetPriceRow]
     outcomes_old: dict[str, OutcomeRow]
     outcomes_young: dict[str, OutcomeRow]
 
@@ -170,6 +171,7 @@ class Views:
                 access=rows_of(self.access),
                 storage=self.storage.rows(),
                 services=list(self.services.rows.values()),
+                prices=list(self.prices.rows.values()),
                 outcomes_old=old,
                 outcomes_young=young,
             )
@@ -203,5 +205,6 @@ class Views:
         views.access = state_of(saved.access)
         views.storage.fill(saved.storage)
         views.services.fill(saved.services)
+        views.prices.rows.update(((row.model, row.from_ns), row) for row in saved.prices)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views
