@@ -18,7 +18,7 @@ from tests.agent.runtime_watch import until_file
 
 
 class AgentWorld:
-    """One hub, one scripted placer, and agents that come and go on one directory."""
+    """One hub, one scripted placer, and agents that use one directory one after the other."""
 
     def __init__(self, data: Path) -> None:
         self.hub = MemoryHub()

@@ -27,7 +27,7 @@ class BusWorld(Protocol):
     async def start_server(self) -> None: ...
 
     async def lose_log(self) -> None:
-        """The server comes back with an empty store, its streams made anew."""
+        """The server comes back with an empty store, its streams made again."""
         ...
 
     async def remove(self, bus: Bus, sequence: int) -> None:

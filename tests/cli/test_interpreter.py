@@ -36,7 +36,7 @@ def one(path: str, loop_ms: float) -> Interpreter:
 
 
 def test_the_faster_build_is_taken_and_the_earlier_name_among_equals() -> None:
-    """A tenth is within what a loaded machine measures beside the truth; a fifth is another build."""
+    """A tenth is within what a loaded machine measures next to the truth; a fifth is another build."""
     assert best([one("a", 6.0), one("b", 4.8)]) == one("b", 4.8)
     assert best([one("a", 5.0), one("b", 4.8)]) == one("a", 5.0)
     assert best([]) is None

@@ -167,7 +167,7 @@ def folded(core: Any) -> object:
 
 
 class Replay:
-    """Decisions made again, each interrupted first, beside a twin that is not; with counts of them and of the faults.
+    """Decisions made again, each interrupted first, next to a twin that is not; with counts of them and of the faults.
 
     A core that has another state object after a fault continues as one that was restored from a snapshot; so does its twin
     then, for what is remembered of earlier searches is no part of the state.

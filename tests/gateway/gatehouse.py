@@ -1,4 +1,4 @@
-"""The gateway alone, on the in-memory bus, with a client: services are what a test puts beside it."""
+"""The gateway alone, on the in-memory bus, with a client: services are what a test puts next to it."""
 
 import asyncio
 import contextlib

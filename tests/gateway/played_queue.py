@@ -99,7 +99,7 @@ class PlayedQueue:
 
 
 class QueueHouse(Gatehouse):
-    """The gateway beside a played queue."""
+    """The gateway next to a played queue."""
 
     def __init__(self, answer: Answer = obliging, *, decision_wait_s: float = 30.0) -> None:
         super().__init__(decision_wait_s=decision_wait_s)

@@ -1,6 +1,6 @@
 """Wrong clocks: the wall clock of one process at a time is set an hour forward or back, and set right again (libfaketime).
 
-Jobs with limits and with a later start are there meanwhile, beside a load. No run may end early, no job may end before it
+Jobs with limits and with a later start are there meanwhile, next to a load. No run may end early, no job may end before it
 started, and a service whose clock was set must report it within a minute. Start at `clocks`.
 
 `python -m tests.hostile.clocks up …` is `fairlead up` whose processes have a clock each.

@@ -82,7 +82,7 @@ def journals(data: Path, rng: random.Random) -> None:
 
 
 def notes_of_agents(data: Path, rng: random.Random) -> None:
-    """Garble the small files beside the agents' journals, and the stack's own note of what runs."""
+    """Garble the small files next to the agents' journals, and the stack's own note of what runs."""
     for path in [*data.glob("agent-*/lease"), *data.glob("agent-*/health.json"), *data.glob("agent-*/spawned")]:
         garble(path, rng)
     (data / "stack.json").write_bytes(rng.randbytes(200))

@@ -1,4 +1,4 @@
-"""Addresses of this machine's loopback that belong to one process of tests: others, beside it, listen at others of the 16 million.
+"""Addresses of this machine's loopback that belong to one process of tests: others, next to it, listen at others of the 16 million.
 
 For what has a fixed port there, or one that follows from a job's name: a meeting of agents, say.
 """

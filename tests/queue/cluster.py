@@ -52,7 +52,7 @@ class SimulatedCluster:
     # -- time
 
     def run(self, seconds: float) -> None:
-        """Let the cluster and the queue go on for so long."""
+        """Let the cluster and the queue continue for so long."""
         until = self.world.now + int(seconds * SECOND)
         while self.world.now < until:
             self.settle()

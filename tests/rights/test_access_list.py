@@ -151,7 +151,7 @@ def _place(scope: Scope, target: Target) -> Target:
 
 
 def test_a_queue_admin_grants_roles_below_its_own_queue_only() -> None:
-    """Neither above it nor beside it, and no operator or admin."""
+    """Neither above it nor next to it, and no operator or admin."""
     access = listed(is_("ann", "queue-admin", "queue:research"))
     assert access.may_grant("ann", "member", parse_scope("queue:research/llm"), Target(queue="research/llm"))
     assert access.may_grant("ann", "queue-admin", parse_scope("queue:research"), Target(queue="research"))

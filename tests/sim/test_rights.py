@@ -61,7 +61,7 @@ def test_a_guard_that_does_not_look_where_things_are_is_caught(monkeypatch: pyte
 
 
 def test_a_guard_that_forgets_what_a_token_ends_with_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A credential that has ended is remembered beside the log."""
+    """A credential that has ended is remembered next to the log."""
     effects = {
         kind: effect
         for kind, effect in guard.EFFECTS.items()

@@ -209,7 +209,7 @@ async def test_an_action_asks_first_and_shows_the_answer(cluster: StackCluster, 
 
 
 async def test_a_link_fills_the_form_and_sends_nothing(cluster: StackCluster, browser: Chromium) -> None:
-    """What is typed is sent when the button is pressed, and the dry run stands beside it."""
+    """What is typed is sent when the button is pressed, and the dry run stands next to it."""
     before = len(cluster.client.jobs(limit=1000).items)
     await _show(browser, "/submit?command=true&name=linked&gpus=0&cpu=1&memory=16Mi")
     await _until(browser, "document.querySelector('aside').innerText.includes('would')")

@@ -104,7 +104,7 @@ async def test_an_adopted_app_that_has_served_is_not_asked() -> None:
 
 
 async def test_a_run_may_end_while_others_are_looked_at() -> None:
-    """It is not looked at any more, and the agent goes on."""
+    """It is not looked at any more, and the agent continues."""
     other = RunKey("8", 1, 0)
 
     class Ends(Programs):
@@ -122,7 +122,7 @@ async def test_a_run_may_end_while_others_are_looked_at() -> None:
 
 
 async def test_an_app_that_answers_no_more_is_reported_after_as_many_looks_as_its_file_says() -> None:
-    """Looks in a row: one that it answers begins them again. An app without a check may be silent for ever."""
+    """Looks in a row: one that it answers begins them again. An app without a check may be silent indefinitely."""
     programs = Programs(without=0)
     programs.alive = "1 3 "
     async with Watched(programs) as watched:

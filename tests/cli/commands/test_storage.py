@@ -117,7 +117,7 @@ def large() -> tuple[list[bytes], bytes, bytes]:
 
 
 def test_a_fetch_that_breaks_after_every_piece_is_byte_equal_and_fetches_none_twice(tmp_path: Path) -> None:
-    """Each try goes on where the one before broke; nothing but the directory is left."""
+    """Each try continues where the one before broke; nothing but the directory is left."""
     pieces, root, content = large()
     document = storage.DatasetInfo(**{**DATASET, "digest": trees.name_of_tree(trees.digest_of(root))})
     place, sent, tries = tmp_path / "flowers", 0, 0

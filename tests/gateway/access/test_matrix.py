@@ -204,7 +204,7 @@ NARROW: list[tuple[tuple[str, ...], tuple[Verb, ...]]] = [
 
 
 async def test_the_routes_are_all_of_the_application() -> None:
-    """Nothing is answered beside the table: every router of the application is in it, with handlers of requests alone, and fast routes have
+    """Nothing is answered next to the table: every router of the application is in it, with handlers of requests alone, and fast routes have
     the right of their plain form.
     """
     async with SignedWorld() as world:

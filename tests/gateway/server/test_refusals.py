@@ -201,7 +201,7 @@ def test_invented_users_do_not_lift_the_bound() -> None:
 
 def test_a_client_over_its_bound_does_not_close_its_address_to_others() -> None:
     """Many people share the address of a proxy. Requests that were sent at once count before the first is answered, and a
-    client that goes on for an hour counts for no more than one client."""
+    client that continues for an hour counts for no more than one client."""
     limit = RefusalLimit(60)
     for _ in range(100):
         limit.count(ADA, 1000, now_s=0.0)

@@ -55,7 +55,7 @@ class LogoutWorld(AccountsWorld):
         return await self.gateway.accounts.open_session(self.ann, SignInAt("corp", sid, refresh))
 
     async def command(self, sid: str = "s1", browser: str = "") -> CliSignIn:
-        """Open the sign-in of a command, which a browser has allowed. `browser`: its session, where the sign-in there goes on."""
+        """Open the sign-in of a command, which a browser has allowed. `browser`: its session, where the sign-in there continues."""
         credentials = self.gateway.accounts.credentials
         note = await credentials.note("session", browser) if browser else None
         at = SignInAt("corp", sid, sign_in=note.sign_in if note else "")

@@ -39,7 +39,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_may_have_directories_alone(tmp_path: Path) -> None:
-    """Without a provider no browser is sent anywhere, and nothing is sealed. Files are beside the file that names them."""
+    """Without a provider no browser is sent anywhere, and nothing is sealed. Files are next to the file that names them."""
     ldap = '[ldap]\nurl = "ldaps://x"\npeople_base = "p"\ngroups_base = "g"\nca_file = "ca.pem"\n'
     found = read(tmp_path, '[scim]\nissuer = "https://idp.example.org"\n' + ldap)
     assert found.scim.issuer == "https://idp.example.org"

@@ -65,7 +65,7 @@ async def verified(hub: MemoryHub, directory: Path, *known: Path) -> ArchiveRepo
 
 
 def chained(log: Sequence[Stored]) -> list[Stored]:
-    """The same commits as one consistent log: numbers, hashes and sequences computed anew, as an attacker would."""
+    """The same commits as one consistent log: numbers, hashes and sequences computed again, as an attacker would."""
     heads: dict[str, tuple[int, str]] = {}
     found: list[Stored] = []
     for sequence, stored in enumerate(log, start=1):

@@ -1,4 +1,4 @@
-"""The estimator's process: fed, asked, killed and started anew, with a state that is kept, and one that is damaged."""
+"""The estimator's process: fed, asked, killed and started again, with a state that is kept, and one that is damaged."""
 
 import asyncio
 import contextlib

@@ -172,7 +172,7 @@ async def test_without_the_process_the_words_say_what_to_start(messages: list[St
     [b"", b"{}{", b'"x"', b'{"path":7}', b'{"unknown":1}', b"\xff\xfe", b'{"path":"' + b"x" * 9000 + b'"}'],
 )
 async def test_what_is_no_question_is_refused(messages: list[Stored], tmp_path: Path, payload: bytes) -> None:
-    """In words, and the process goes on."""
+    """In words, and the process continues."""
     async with StandingGateway(messages) as now, running(now, tmp_path):
         answer, _ = words.decode_answer(await now.bus.request(subjects.PAST, payload, timeout_s=1))
         assert answer.error == "invalid"
@@ -204,7 +204,7 @@ async def test_a_fault_of_the_process_costs_one_answer(
 
 
 async def test_keyframes_of_an_end_that_was_cut_off(messages: list[Stored], tmp_path: Path) -> None:
-    """A restored backup goes on with another history under the same first commit: what was kept of the old one is never shown."""
+    """A restored backup continues with another history under the same first commit: what was kept of the old one is never shown."""
     keyframe_writer.build(messages, tmp_path, weight_max=250)
     cut = 80
     more = range(cut + 1, len(messages) + 1)

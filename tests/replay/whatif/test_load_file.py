@@ -195,7 +195,7 @@ def test_the_file_of_an_export_names_its_log(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither half a file under the name, nor one beside it."""
+    """Neither half a file under the name, nor one next to it."""
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

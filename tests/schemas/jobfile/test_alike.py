@@ -63,7 +63,7 @@ def test_what_is_remembered_changes_no_command_and_no_mistake(
 
 
 def test_a_job_file_that_is_too_large_is_refused_though_others_of_its_kind_were_not() -> None:
-    """The bound of the whole file holds for the fields that are checked anew."""
+    """The bound of the whole file holds for the fields that are checked again."""
     resolver = JobResolver()
     resolver.resolve(JobSpec(command=["true"]), "ada")
     with pytest.raises(InvalidJob, match="expected at most 65536 bytes"):

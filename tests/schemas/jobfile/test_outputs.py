@@ -41,7 +41,7 @@ def test_a_pattern_fits_paths_and_directories_above_them(pattern: str, path: str
 
 
 def test_a_pattern_of_many_stars_comes_to_an_end() -> None:
-    """Whoever writes job files does not keep nodes busy: tried one way after the other, this would take for ever."""
+    """Whoever writes job files does not keep nodes busy: tried one way after the other, this would take indefinitely."""
     assert not is_output("/".join(["a" * 50] * 20), ["/".join(["**", "*a*a*a*a*a*a*b"] * 30)])
 
 

@@ -156,7 +156,7 @@ def test_runs_are_those_of_a_plain_fold(seed: int, tmp_path: Path) -> None:
 def test_a_long_rebuild_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_terminal: bool, expected: str
 ) -> None:
-    """One line that is written anew on a terminal, lines elsewhere; a short one shows nothing. The warehouse calls it to the end."""
+    """One line that is written again on a terminal, lines elsewhere; a short one shows nothing. The warehouse calls it to the end."""
     times = iter([0.0, 0.1, 10.0, 14.0])
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: is_terminal)

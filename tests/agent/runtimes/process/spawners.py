@@ -30,7 +30,7 @@ def spawners(base: Path) -> list[int]:
 
 
 class SpawnerNode:
-    """One base directory, and the runtimes that come and go on it."""
+    """One base directory, and the runtimes that work on it one after the other."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
