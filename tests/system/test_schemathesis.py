@@ -1,6 +1,6 @@
 """Requests made from the gateway's own OpenAPI document, by schemathesis with all its checks: 0 findings.
 
-A real gateway on a real bus, without sign-on and with it; every combination of parameters (its phase "coverage") with it alone. The seed is fixed and the number of examples small; `--schemathesis 50` sends more.
+A real gateway on a real bus, without sign-on and with it; every combination of parameters (its phase "coverage") with it alone, and half as many examples without it. The seed is fixed and the number of examples small; `--schemathesis 50` sends more.
 """
 
 import json
@@ -69,7 +69,7 @@ def test_no_request_of_the_document_finds_anything(
                 f"{stack.url}/openapi.json",
                 "--checks=all",
                 f"--phases={'examples,coverage,fuzzing' if signed else 'examples,fuzzing'}",
-                f"--max-examples={examples}",
+                f"--max-examples={examples if signed else max(1, examples // 2)}",
                 "--continue-on-failure",
                 "--generation-database=none",
                 "--warnings=off",
