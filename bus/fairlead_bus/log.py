@@ -5,7 +5,7 @@ appends one commit at a time and settles unknown outcomes by reading back. Nothi
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import structlog
@@ -119,12 +119,6 @@ class Checked(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-def _decode_known_envelope(payload: bytes) -> Envelope:
-    envelope = decode_envelope(payload)
-    refuse_newer(envelope.level)
-    return envelope
-
-
 class LogReader:
     """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit.
 
@@ -175,7 +169,11 @@ class LogReader:
 
     def check_envelope(self, stored: Stored) -> Checked:
         """Check one commit that comes next, its events left undecoded."""
-        envelope = self._decoded(stored, _decode_known_envelope)
+        try:
+            envelope = decode_envelope(stored.payload)
+            refuse_newer(envelope.level)
+        except CommitUndecodable as error:
+            raise LogDamaged(stored.sequence, str(error)) from error
         self.chain.extend(stored, envelope)
         return Checked(stored.sequence, envelope.writer, envelope, stored.payload)
 
@@ -185,16 +183,12 @@ class LogReader:
         if own is not None and own[0] == stored.payload:
             self._expected, commit = None, own[1]
         else:
-            commit = self._decoded(stored, decode_commit)
+            try:
+                commit = decode_commit(stored.payload)
+            except CommitUndecodable as error:
+                raise LogDamaged(stored.sequence, str(error)) from error
         head = self.chain.extend(stored, commit)
         return Folded(stored.sequence, commit.writer, commit, stored.payload, head)
-
-    @staticmethod
-    def _decoded[T](stored: Stored, decode: Callable[[bytes], T]) -> T:
-        try:
-            return decode(stored.payload)
-        except CommitUndecodable as error:
-            raise LogDamaged(stored.sequence, str(error)) from error
 
     async def close(self) -> None:
         """Stop reading."""

@@ -77,6 +77,7 @@ class NewerLevel(CommitUndecodable):
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Commit)
+_decode = _decoder.decode
 _envelope_decoder = msgspec.json.Decoder(Envelope)
 _format_decoder = msgspec.json.Decoder(FormatNumber)
 
@@ -89,6 +90,12 @@ def encode_commit(commit: Commit) -> bytes:
 def decode_commit(payload: bytes) -> Commit:
     """Decode and check one commit. Raises CommitUndecodable: OtherLogFormat for a log of another format, NewerLevel for a level
     that this version does not know."""
+    try:
+        commit = _decode(payload)
+    except (ValueError, RecursionError):
+        return decode_known(_decoder, payload, LEVEL)  # raises in words
+    if commit.v == VERSION and commit.level <= LEVEL:
+        return commit
     return decode_known(_decoder, payload, LEVEL)
 
 

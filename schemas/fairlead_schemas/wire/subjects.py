@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 LOG = "LOG"
 CMD = "CMD"
@@ -50,6 +51,7 @@ def log(writer: str) -> str:
     return f"fairlead.log.{writer}"
 
 
+@lru_cache(64)
 def writer_of(subject: str) -> str:
     """The writer whose commits stand under a log subject."""
     return subject.rpartition(".")[2]

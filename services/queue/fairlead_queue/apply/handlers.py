@@ -4,9 +4,7 @@ No rules, no refusals. The legal moves of jobs are the table in `fairlead_schema
 handler against it.
 """
 
-from typing import Any
-
-from fairlead_bus.core import EventHandler, EventHandlers, EventPosition, apply_events, merged
+from fairlead_bus.core import EventHandlers, EventPosition, merged
 from fairlead_queue.apply import jobs, queues, reclaim_requests, runs, services
 from fairlead_queue.apply.order_effects import is_settled, note_effect
 from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
@@ -16,24 +14,8 @@ from fairlead_schemas.wire.commit import Commit
 WRITER = "queue"
 
 
-def _followed(first: EventHandlers[QueueState], second: EventHandlers[QueueState]) -> EventHandlers[QueueState]:
-    """Return the first table; where an event is in both, the second's handler comes after the first's."""
-
-    def both(kind: type[Any]) -> EventHandler[QueueState]:
-        before, after = first[kind], second[kind]
-
-        def handler(state: QueueState, event: Any, at: EventPosition) -> None:
-            before(state, event, at)
-            after(state, event, at)
-
-        return handler
-
-    return {**first, **{kind: both(kind) for kind in second}}
-
-
-HANDLERS: EventHandlers[QueueState] = _followed(
-    merged(queues.HANDLERS, jobs.HANDLERS, runs.HANDLERS, reclaim_requests.HANDLERS, services.HANDLERS),
-    services.FOLLOWING,
+HANDLERS: EventHandlers[QueueState] = merged(
+    queues.HANDLERS, jobs.HANDLERS, runs.HANDLERS, reclaim_requests.HANDLERS, services.HANDLERS
 )
 
 
@@ -51,19 +33,19 @@ def fold(state: QueueState, seq: int, commit: Commit) -> None:
         state.decided_ns = at_ns
     elif commit.writer == "placer":
         state.heard_ns = state.at_ns
-    if is_settled(state):
-        _apply_noting_effects(state, seq, commit)
-    else:  # applying events settles no order
-        apply_events(HANDLERS, state, seq, commit)
+    _apply(state, seq, commit, notes_effects=is_settled(state))  # applying events settles no order
     if state.reclaims:
         forget_finished_reclaims(state)
 
 
-def _apply_noting_effects(state: QueueState, seq: int, commit: Commit) -> None:
+def _apply(state: QueueState, seq: int, commit: Commit, *, notes_effects: bool) -> None:
     at = EventPosition(seq, 0, commit.at_ns)
     for index, event in enumerate(commit.events):
         handler = HANDLERS.get(type(event))
         if handler is not None:
             at.index = index
-            note_effect(state, event)
+            if notes_effects:
+                note_effect(state, event)
             handler(state, event, at)
+            if state.services or state.nodes.draining:
+                services.follow(state, event, at)

@@ -154,7 +154,8 @@ def _settle(state: QueueState, service: LiveService) -> None:
         state.restless[service.name] = None
 
 
-#: Handlers for events that other tables of the queue handle, too: these come after those.
+#: Handlers for events that other tables of the queue handle, too: these come after those, while there are services or nodes that
+#: are drained.
 FOLLOWING: EventHandlers[QueueState] = {
     ev.JobSubmitted: _submitted,
     ev.JobRequeued: _requeued,
@@ -180,3 +181,11 @@ HANDLERS: EventHandlers[QueueState] = {
     ev.AppReady: _app_ready,
     ev.NodeDraining: _draining,
 }
+
+
+def follow(state: QueueState, event: Any, at: EventPosition) -> None:
+    """Apply what an event means for services, after the handler of its own table."""
+    kind: type[Any] = event.__class__
+    handler = FOLLOWING.get(kind)
+    if handler is not None:
+        handler(state, event, at)
