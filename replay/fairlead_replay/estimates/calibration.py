@@ -3,6 +3,9 @@
 Scores are distances from the middle future in log(wait + 1 s), in units of the futures' own spread, of estimates like it:
 pool, size, and whether anybody was ahead. The parts of scores that bound an interval move with every hit and miss of the queue (online
 conformal prediction), so that coverage holds where users or settings change.
+
+Jobs of one batch wait for the same thing: a hundred of them that all start late are one miss, not a hundred. If each counted, one sweep
+would decide how wide the next intervals are. So outcomes have weights, and those of a batch weigh as much as one.
 """
 
 from collections import deque
@@ -18,17 +21,19 @@ from fairlead_schemas.units.timestamps import SECOND_NS
 #: Share of starts that the interval is to hold, and the parts below and above it.
 COVERAGE = 0.8
 TAIL = (1 - COVERAGE) / 2
-#: Scores that are kept of each kind, and fewest that bound an interval.
-SCORES_MAX, SCORES_MIN = 500, 50
+#: Scores that are kept of each kind, and least weight of those that bound an interval.
+SCORES_MAX, WEIGHT_MIN = 500, 25.0
 #: Least spread that futures are taken to have, in log seconds.
 SPREAD_MIN = 0.35
 #: Widening on each side without enough scores, in log seconds.
 WIDER = 1.1
 #: Name of the way of estimating that is our own; how much more the better ways count, and how fast errors are forgotten.
 FUTURES_WAY, SHARPNESS, FORGETS = "futures", 4.0, 0.04
-#: How far a hit or a miss moves a queue's parts.
-STEP = 0.02
+#: How far a hit or a miss of weight 1 moves a queue's parts.
+STEP = 0.05
 PART_MIN, PART_MAX = 0.004, 0.45
+
+type WeightedScore = tuple[float, float]
 
 
 class Kind(NamedTuple):
@@ -101,7 +106,8 @@ class Calibrator:
     """Scores of what came, by kind and by queue."""
 
     def __init__(self) -> None:
-        self._scores: dict[str, deque[float]] = {}
+        #: {kind, or pool: (score, weight), the newest last}
+        self._scores: dict[str, deque[WeightedScore]] = {}
         self._queues: dict[str, QueueParts] = {}
 
     def blend(self, queue: str, middles_ns: Mapping[str, int]) -> float:
@@ -114,13 +120,13 @@ class Calibrator:
         weights = {way: exp(-SHARPNESS * error) for way, error in known.items()}
         return sum(log_s(middles_ns[way]) * weight for way, weight in weights.items()) / sum(weights.values())
 
-    def compare(self, queue: str, middles_ns: Mapping[str, int], wait_ns: int) -> None:
+    def compare(self, queue: str, middles_ns: Mapping[str, int], wait_ns: int, weight: float = 1.0) -> None:
         """Take note of how far each way of estimating was off."""
         parts = self._queues.setdefault(queue, QueueParts(outcomes=[], errors={}))
         for way, said_ns in middles_ns.items():
             error = abs(log_s(said_ns) - log_s(wait_ns))
             before = parts.errors.get(way, error)
-            parts.errors[way] = before + (error - before) * FORGETS
+            parts.errors[way] = before + (error - before) * FORGETS * weight
 
     def interval(self, kind: Kind, queue: str, shape: ForecastShape, forecast: Forecast) -> StartInterval:
         """Return the interval for a forecast."""
@@ -136,23 +142,23 @@ class Calibrator:
         bounds = [from_log_s(shape.middle + shape.spread * each) for each in (low, middle, high)]
         return StartInterval(bounds[0], bounds[1], bounds[2], False, len(outcomes), sum(outcomes))
 
-    def learn(self, kind: Kind, shape: ForecastShape, wait_ns: int) -> None:
+    def learn(self, kind: Kind, shape: ForecastShape, wait_ns: int, weight: float = 1.0) -> None:
         """Take note of a wait that was estimated."""
         score = (log_s(wait_ns) - shape.middle) / shape.spread
         for key in (kind.key, kind.pool):
-            self._scores.setdefault(key, deque(maxlen=SCORES_MAX)).append(score)
+            self._scores.setdefault(key, deque(maxlen=SCORES_MAX)).append((score, weight))
 
-    def judge(self, queue: str, *, below: bool, above: bool) -> None:
+    def judge(self, queue: str, *, below: bool, above: bool, weight: float = 1.0) -> None:
         """Take note of whether an interval held. What comes below makes it longer below, and so above."""
         parts = self._queues.setdefault(queue, QueueParts(outcomes=[], errors={}))
-        parts.low = _bounded(parts.low + STEP * (TAIL - below))
-        parts.high = _bounded(parts.high + STEP * (TAIL - above))
+        parts.low = _bounded(parts.low + STEP * weight * (TAIL - below))
+        parts.high = _bounded(parts.high + STEP * weight * (TAIL - above))
         parts.outcomes = [*parts.outcomes[-SCORES_MAX + 1 :], not (below or above)]
 
-    def _of(self, kind: Kind) -> list[float] | None:
+    def _of(self, kind: Kind) -> list[WeightedScore] | None:
         for key in (kind.key, kind.pool):
             scores = self._scores.get(key, ())
-            if len(scores) >= SCORES_MIN:
+            if sum(weight for _, weight in scores) >= WEIGHT_MIN:
                 return sorted(scores)
         return None
 
@@ -170,7 +176,7 @@ class Calibrator:
 
 
 class _Dumped(msgspec.Struct):
-    scores: dict[str, list[float]]
+    scores: dict[str, list[WeightedScore]]
     queues: dict[str, QueueParts]
 
 
@@ -178,8 +184,11 @@ def _bounded(part: float) -> float:
     return min(PART_MAX, max(PART_MIN, part))
 
 
-def _part(rising: list[float], part: float) -> float:
-    at = part * (len(rising) - 1)
-    low = int(at)
-    high = min(low + 1, len(rising) - 1)
-    return rising[low] + (rising[high] - rising[low]) * (at - low)
+def _part(rising: list[WeightedScore], part: float) -> float:
+    """Return the score up to which this part of the weight lies."""
+    wanted = part * sum(weight for _, weight in rising)
+    for score, weight in rising:
+        wanted -= weight
+        if wanted <= 0:
+            return score
+    return rising[-1][0]

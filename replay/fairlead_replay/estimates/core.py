@@ -25,7 +25,7 @@ from fairlead_schemas.wire.resources import Request
 #: "At once" is true for a start within this.
 AT_ONCE_NS = 10 * SECOND_NS
 #: Shape of the kept state: another one is folded anew.
-SHAPE = 1
+SHAPE = 2
 
 
 class SaidStart(NamedTuple):

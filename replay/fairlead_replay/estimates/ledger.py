@@ -4,13 +4,14 @@ Questions are not in the log, submits are: of a sample of them it is worked out,
 said, and joined later with the start or the cancel. So the ledger follows from the log, and anybody can fold it again.
 """
 
-from collections import deque
+from collections import Counter, deque
 from heapq import heapify, heappop, heappush
 from typing import Any
 
 import msgspec
 
 from fairlead_replay.estimates.calibration import Calibrator, ForecastShape, Kind, StartInterval
+from fairlead_replay.estimates.lengths_now import BATCH_NS
 from fairlead_replay.estimates.scores import Scored
 from fairlead_schemas.units.timestamps import DAY_NS
 
@@ -59,6 +60,11 @@ class EstimateEntry(msgspec.Struct):
     got: tuple[str, ...] = ()
 
     @property
+    def batch(self) -> tuple[str, str, str, int]:
+        """The batch of jobs that were submitted together."""
+        return self.user, self.queue, self.kind.size, self.at_ns // BATCH_NS
+
+    @property
     def wait_ns(self) -> int:
         """From the submit to what came; 0: nothing yet."""
         return max(0, self.over_ns - self.at_ns) if self.over_ns else 0
@@ -76,6 +82,8 @@ class EstimateLedger:
         self.calibrator = Calibrator()
         self.entries: deque[EstimateEntry] = deque()
         self._waiting: dict[str, EstimateEntry] = {}
+        #: {batch: its entries}
+        self._batches: Counter[tuple[str, str, str, int]] = Counter()
         #: (upper bound, job) of entries that have not started.
         self._bounds: list[tuple[int, str]] = []
         #: {queue: newest waits of those that had to wait}
@@ -96,10 +104,14 @@ class EstimateLedger:
         """Keep an estimate; the oldest goes."""
         self.entries.append(entry)
         self._waiting[entry.job] = entry
+        self._batches[entry.batch] += 1
         if not entry.unknown and not entry.at_once:
             heappush(self._bounds, (entry.bounds_ns[1], entry.job))
         while len(self.entries) > ENTRIES_MAX:
             gone = self.entries.popleft()
+            self._batches[gone.batch] -= 1
+            if not self._batches[gone.batch]:
+                del self._batches[gone.batch]
             self._waiting.pop(gone.job, None)
 
     def pass_time(self, now_ns: int) -> None:
@@ -109,7 +121,7 @@ class EstimateLedger:
             entry = self._waiting.get(job)
             if entry is not None and entry.held is None:
                 entry.held = False
-                self.calibrator.judge(entry.queue, below=False, above=True)
+                self.calibrator.judge(entry.queue, below=False, above=True, weight=self._weight(entry))
 
     def started(self, job: str, nodes: tuple[str, ...], at_ns: int) -> None:
         """A job has started."""
@@ -123,12 +135,17 @@ class EstimateLedger:
             entry.held = at_ns <= entry.bounds_ns[1]
             return
         self._waits.setdefault(entry.queue, deque(maxlen=WAITS_MAX)).append(entry.wait_ns)
-        self.calibrator.compare(entry.queue, entry.middles_ns, entry.wait_ns)
-        self.calibrator.learn(entry.kind, entry.shape, entry.wait_ns)
+        weight = self._weight(entry)
+        self.calibrator.compare(entry.queue, entry.middles_ns, entry.wait_ns, weight)
+        self.calibrator.learn(entry.kind, entry.shape, entry.wait_ns, weight)
         if entry.held is None:
             low_ns, high_ns = entry.bounds_ns
             entry.held = low_ns <= at_ns <= high_ns
-            self.calibrator.judge(entry.queue, below=at_ns < low_ns, above=at_ns > high_ns)
+            self.calibrator.judge(entry.queue, below=at_ns < low_ns, above=at_ns > high_ns, weight=weight)
+
+    def _weight(self, entry: EstimateEntry) -> float:
+        """Return what an outcome counts: those of one batch count as one."""
+        return 1 / max(1, self._batches[entry.batch])
 
     def ended(self, job: str, outcome: str, at_ns: int) -> None:
         """A job has ended before it started: it says nothing of the estimate, unless it was beyond its interval."""
@@ -170,6 +187,7 @@ class EstimateLedger:
         found, self = msgspec.convert(dumped, _Dumped), cls()
         self.calibrator = Calibrator.load(found.calibrator)
         self.entries.extend(found.entries)
+        self._batches.update(each.batch for each in self.entries)
         self._waiting = {each.job: each for each in self.entries if each.outcome == "waiting"}
         self._bounds = [
             (each.bounds_ns[1], each.job)

@@ -282,10 +282,11 @@ class Lengths:
         """Return the time from the order to the end, as recorded for that attempt, else as usual."""
         attempt = self._attempt(execution)
         usual = self._usual.stop_ns
-        if attempt is None or not attempt.stop_ns or not attempt.ended_ns:
+        asked_ns = (attempt.stop_ns or attempt.halted_ns) if attempt is not None else 0
+        if attempt is None or not asked_ns or not attempt.ended_ns:
             return usual
-        took_ns = self._between("placer", attempt.stop_ns, attempt.ended_ns)
-        return max(usual, took_ns + 1) if is_own_end(attempt) else took_ns
+        took_ns = self._between("placer", asked_ns, attempt.ended_ns)
+        return max(usual, took_ns + FAULT_SLACK_NS) if attempt.stop_ns and is_own_end(attempt) else took_ns
 
     def clean_delay_ns(self, execution: Execution, rank: int) -> int:
         """Return the time from a rank's end to its devices being free, likewise."""
@@ -393,14 +394,15 @@ class Lengths:
                 ]
             )
         seen_ns = (attempt.ended_ns or self._recording.end_ns) - attempt.placed_ns
-        return (max(usual, seen_ns + 1),)
+        return (max(usual, seen_ns + FAULT_SLACK_NS),)
 
     def _between(self, writer: str, from_ns: int, to_ns: int) -> int:
-        """Return the time between two moments that a writer saw, less that in which it was away."""
+        """Return the time between two moments that a writer saw, less that in which it was away up to the second one: what it sees first
+        on its return may have waited for it, what it sees later has not."""
         away_ns = sum(
-            max(0, min(each.to_ns, to_ns) - max(each.from_ns, from_ns))
+            max(0, to_ns - max(each.from_ns, from_ns))
             for each in self._recording.absences
-            if each.writer == writer
+            if each.writer == writer and from_ns < each.to_ns == to_ns
         )
         return max(0, to_ns - from_ns - away_ns)
 

@@ -410,8 +410,8 @@ class PlayedNodes:
         self._exit_all(execution, rank, failure, now_ns, 0)
 
     def _exit_all(self, execution: Execution, rank: int, end: RunEnd, now_ns: int, ran_ns: int) -> None:
-        """The rank that decides the outcome ends, and then the others."""
-        rest_ns = execution.script.rest_ns
+        """The rank that decides the outcome ends, and then the others: well if it did, else because they are stopped."""
+        rest_ns, other = execution.script.rest_ns, end if end.is_success else STOPPED
         self._exit_rank(execution, rank, end, now_ns, ran_ns)
         for each in range(len(execution.nodes)):
             if each == rank:
@@ -421,11 +421,11 @@ class PlayedNodes:
                     now_ns + rest_ns,
                     None,
                     lambda now_ns, each=each: self._exit_rank(
-                        execution, each, STOPPED, now_ns, ran_ns and ran_ns + rest_ns
+                        execution, each, other, now_ns, ran_ns and ran_ns + rest_ns
                     ),
                 )
             else:
-                self._exit_rank(execution, each, STOPPED, now_ns, ran_ns)
+                self._exit_rank(execution, each, other, now_ns, ran_ns)
 
     def _exit_rank(self, execution: Execution, rank: int, end: RunEnd, now_ns: int, ran_ns: int) -> None:
         if execution.ended >> rank & 1:
@@ -441,7 +441,7 @@ class PlayedNodes:
         self._over(execution)
         end = self._behaviour.finish(execution, now_ns)
         ran_ns = now_ns - execution.started_ns if self._behaviour.has_clocks and execution.started_ns else 0
-        if end.is_success or end.outcome == "stopped" or end.rank >= len(execution.nodes):
+        if end.outcome == "stopped" or end.rank >= len(execution.nodes):
             for rank in range(len(execution.nodes)):
                 self._exit_rank(execution, rank, end, now_ns, ran_ns)
         else:

@@ -26,6 +26,7 @@ class RealAttempt:
         "end",
         "ended_ns",
         "gone_ns",
+        "halted_ns",
         "image",
         "is_end_late",
         "nodes",
@@ -45,6 +46,8 @@ class RealAttempt:
         self.started_ns = self.ended_ns = 0
         #: When its agents were to begin a stop.
         self.stop_ns = 0
+        #: When its other ranks were to end because one of them had; 0: they were not.
+        self.halted_ns = 0
         self.end: ev.RunEnded | None = None
         self.image = ""
         #: The placer was away when it ended, so that the end was seen later than it came.

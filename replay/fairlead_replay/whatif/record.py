@@ -20,6 +20,7 @@ from fairlead_queue.core import QueueCore
 from fairlead_replay.fold import FoldedCluster
 from fairlead_replay.whatif.commands import CMD_PREFIX, Command, CommandReader
 from fairlead_replay.whatif.given import Given, GivenCommand, GivenEvents, GivenFact
+from fairlead_replay.whatif.reactions import Reactions, ReactionWatch
 from fairlead_replay.whatif.real_cluster import RealCluster, RunCall
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import commands as cmd
@@ -100,6 +101,8 @@ class LogRecording(NamedTuple):
     absences: tuple[Absence, ...] = ()
     #: Unix ns of the log's first commit.
     begin_ns: int = 0
+    #: None: services know everything at once.
+    reactions: Reactions | None = None
 
 
 #: Answers that a service gives at once, to an event that they name as their cause.
@@ -144,11 +147,12 @@ class AbsenceWatch:
         asked = [at for event in commit.events if (at := self._asked(event, placer)) > before]
         if commit.basis + 1 < sequence:
             asked.append(commit.basis + 1)
-        since_ns = min([self._at_ns.get(at, now_ns) for at in asked], default=now_ns)
+        due = [due_ns for event in commit.events if (due_ns := _due_ns(event, placer))]
+        since_ns = min([*(self._at_ns.get(at, now_ns) for at in asked), *due], default=now_ns)
         if now_ns - since_ns > PROMPT_NS:
             # A play decides some milliseconds before the record did, and is to meet the same outage.
             newest_ns = self._newest_ns.get(writer, 0)
-            self._found.append(Absence(writer, max(min(newest_ns + 1, since_ns), since_ns - SLACK_NS), now_ns))
+            self._found.append(Absence(writer, max(newest_ns + 1, since_ns - SLACK_NS), now_ns))
         self._at_ns[sequence] = now_ns
         self._basis[writer] = commit.basis
         self._newest_ns[writer] = now_ns
@@ -181,6 +185,14 @@ class AbsenceWatch:
         return int(place) if dot and place.isdecimal() else 0
 
 
+def _due_ns(event: ev.Event, placer: PlacerCore) -> int:
+    """Return when the clock made an event due; 0: it did not, or the log does not tell."""
+    if not isinstance(event, ev.JobStopRequested) or event.reason != "time_limit" or not event.ran_ns:
+        return 0
+    run = placer.state.runs.get(run_key(event.job, event.attempt))
+    return run.began_ns + event.ran_ns if run is not None and run.began_ns else 0
+
+
 class LogRecorder:
     """Reader of a log: state up to the window's start, then what was given. `disguise` replaces the names of each commit."""
 
@@ -196,7 +208,7 @@ class LogRecorder:
         self._last = 0
         self._past_end = False
         self._positions: dict[str, int] = {}
-        self._watch = AbsenceWatch()
+        self._watch, self._reactions = AbsenceWatch(), ReactionWatch()
 
     def take(self, stored: Stored) -> bool:
         """Read the next commit. False once the window is over. Raises LogDamaged and OtherLogFormat."""
@@ -236,6 +248,7 @@ class LogRecorder:
         else:
             self._take_given(sequence, commit, commands)
             self._watch.take(sequence, commit, self._now_ns, self._cluster.placer)
+            self._reactions.take(sequence, commit, self._now_ns)
             self._cluster.placer.evolve(sequence, commit)
         self._real.take(commit, self._now_ns)
         self._note_stops()
@@ -337,7 +350,11 @@ class LogRecorder:
     def _stops(self, run: PlacedRun) -> None:
         job = self._real.jobs.get(run.job)
         last = job.attempts[-1] if job is not None and job.attempts else None
-        if last is not None and last.number == run.attempt and run.stop and not last.stop_ns:
+        if last is None or last.number != run.attempt:
+            return
+        if not run.stop:
+            last.halted_ns = last.halted_ns or self._now_ns
+        elif not last.stop_ns:
             last.stop_ns = max(self._now_ns, last.started_ns + run.ran_ns if last.started_ns and run.ran_ns else 0)
 
     def finish(self) -> LogRecording:
@@ -366,6 +383,7 @@ class LogRecorder:
         end_ns = window.to_ns or self._end_ns
         absences = self._watch.absences()
         _mark_late_ends(self._real, [each for each in absences if each.writer == "placer"])
+        reactions = self._reactions.reactions()
         return LogRecording(
             self._start,
             end_ns,
@@ -377,6 +395,7 @@ class LogRecorder:
             self._reader.unknown,
             absences,
             self._first_ns,
+            None if reactions.are_instant else reactions,
         )
 
 

@@ -8,6 +8,7 @@ from fairlead_bus.port import Stored
 from fairlead_replay.whatif.lengths import Lengths
 from fairlead_replay.whatif.nodes import PlayedNodes
 from fairlead_replay.whatif.player import PlayedLog, Player
+from fairlead_replay.whatif.reactions import PlayedReactions
 from fairlead_replay.whatif.real_cluster import RealCluster, RealJob
 from fairlead_replay.whatif.record import LogRecording
 from fairlead_replay.whatif.stimuli import Changes, IdMap, RecordedStimuli
@@ -64,8 +65,8 @@ def play_recording(
     def observe(commit: Commit) -> None:
         books.take(commit, commit.at_ns)
 
-    log = PlayedLog(record, start.cluster(), start.heads, observe)
-    placer, queue = log.cluster.placer, log.cluster.queue
+    cluster = start.cluster()
+    placer, queue = cluster.placer, cluster.queue
     shaken = conditions.seed != 0
     stimuli = RecordedStimuli(
         recording,
@@ -75,6 +76,8 @@ def play_recording(
         seed=conditions.seed,
         shaken=shaken,
     )
+    reactions = PlayedReactions(recording.reactions, stimuli.ids) if recording.reactions is not None else None
+    log = PlayedLog(record, cluster, start.heads, observe, reactions)
     lengths = Lengths(
         recording, seed=conditions.seed, shake=SHAKE if shaken else 0.0, real_of=stimuli.ids.real, wish=stimuli.wish
     )

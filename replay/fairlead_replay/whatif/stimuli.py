@@ -285,6 +285,8 @@ class RecordedStimuli:
                 | cmd.UpdateJob()
             ):
                 played = self.ids.played(command.job)
+                if played is None and self._recording.real.job_of(command.job) is None:
+                    return command  # nobody ever knew this job: it was refused, and is again
                 if played is None:
                     self.left_out["commands for jobs that never entered"] += 1
                     return None

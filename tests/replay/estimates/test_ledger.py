@@ -12,6 +12,7 @@ from fairlead_replay.estimates.core import EstimatorCore
 from fairlead_replay.estimates.forecast import Forecast
 from fairlead_replay.estimates.futures import Question
 from fairlead_replay.estimates.ledger import AT_ONCE, EstimateEntry, EstimateLedger
+from fairlead_replay.estimates.lengths_now import BATCH_NS
 from fairlead_replay.virtual.load import BEGIN_NS
 from fairlead_schemas.units.timestamps import DAY_NS, SECOND_NS
 from fairlead_schemas.wire.commit import decode_commit
@@ -24,7 +25,8 @@ def entry(job: str = "1", high_s: int = 100, **more: object) -> EstimateEntry:
     """Return an entry with an interval of 10 s to `high_s`."""
     said = (10 * SECOND_NS, 50 * SECOND_NS, high_s * SECOND_NS)
     values = {"at_once": False, "said_ns": said, "kind": KIND, "shape": ForecastShape(4.0, 1.0)} | more
-    return EstimateEntry(job, "u", "a", "default", 1, BEGIN_NS, "played", 32, **values)  # pyright: ignore[reportArgumentType]
+    at_ns = values.pop("at_ns", BEGIN_NS)
+    return EstimateEntry(job, "u", "a", "default", 1, at_ns, "played", 32, **values)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("wait_s", "held"), [(5, False), (10, True), (100, True), (101, False)])
@@ -90,11 +92,43 @@ def test_intervals_hold_as_often_as_they_say_though_futures_are_wrong_and_drift(
             KIND, "a", ForecastShape(middle, 0.7), Forecast(1, 0, waits_ns=(SECOND_NS,))
         )
         said = (calibrated.low_ns, calibrated.middle_ns, calibrated.high_ns)
-        ledger.add(entry(str(at), said_ns=said, shape=ForecastShape(middle, 0.7)))
-        ledger.started(str(at), (), BEGIN_NS + calibration.from_log_s(middle + bias + chance.gauss(0, 0.9)))
+        at_ns = BEGIN_NS + at * BATCH_NS
+        ledger.add(entry(str(at), said_ns=said, shape=ForecastShape(middle, 0.7), at_ns=at_ns))
+        ledger.started(str(at), (), at_ns + calibration.from_log_s(middle + bias + chance.gauss(0, 0.9)))
         held.append(bool(ledger.entries[-1].held))
     assert 0.75 <= sum(held[200:1_500]) / 1_300 <= 0.85
     assert 0.75 <= sum(held[2_100:]) / 900 <= 0.85
+
+
+def parts_after(jobs: int, apart_ns: int, *, high_s: int) -> float:
+    """Return the part of scores above the interval, once so many jobs have waited 1,000 s."""
+    ledger = EstimateLedger()
+    for at in range(jobs):
+        ledger.add(entry(str(at), high_s, at_ns=BEGIN_NS + at * apart_ns))
+    for at in range(jobs):
+        ledger.started(str(at), (), BEGIN_NS + at * apart_ns + 1_000 * SECOND_NS)
+    return ledger.calibrator.dump()["queues"]["a"].high
+
+
+@pytest.mark.parametrize("high_s", [100, 10_000], ids=["misses", "hits"])
+def test_jobs_of_one_batch_move_an_interval_as_much_as_one_job(high_s: int) -> None:
+    """Two hundred of a sweep that all wait for the same run; two hundred of different days move it to its bound."""
+    one, batch = parts_after(1, 0, high_s=high_s), parts_after(200, 0, high_s=high_s)
+    days = parts_after(200, DAY_NS, high_s=high_s)
+    assert batch == pytest.approx(one)
+    assert abs(days - calibration.TAIL) > 2 * abs(one - calibration.TAIL)
+
+
+def test_a_batch_alone_bounds_no_interval() -> None:
+    """A hundred outcomes of one batch are too few to learn from; thirty of different days are enough."""
+    for jobs, apart_ns, wide in ((100, 0, True), (30, DAY_NS, False)):
+        ledger = EstimateLedger()
+        for at in range(jobs):
+            ledger.add(entry(str(at), at_ns=BEGIN_NS + at * apart_ns))
+        for at in range(jobs):
+            ledger.started(str(at), (), BEGIN_NS + at * apart_ns + 20 * SECOND_NS)
+        forecast = Forecast(1, 0, waits_ns=(SECOND_NS,))
+        assert ledger.calibrator.interval(KIND, "a", ForecastShape(4.0, 1.0), forecast).wide is wide
 
 
 def test_too_few_earlier_estimates_make_it_wider_and_it_says_so() -> None:

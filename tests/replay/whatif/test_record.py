@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import LogDamaged, Stored
+from fairlead_replay.virtual.load import machines
 from fairlead_replay.whatif.commands import CommandReader
+from fairlead_replay.whatif.reactions import Reactions
 from fairlead_replay.whatif.record import SLACK_NS, Absence, LogWindow, WindowError, record_of
 from fairlead_replay.whatif.replays import play_recording
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
@@ -269,3 +271,116 @@ def test_an_outage_begins_after_the_last_commit_of_its_service() -> None:
         ("placer", 3, 40, unplaceable("3.1")),
     )
     assert record_of(log).absences == (("placer", at(9.99) + 1, at(40)),)
+
+
+# ---------------------------------------------------------------------------- reactions
+
+NODE = machines(1, 4)["n001"]
+
+
+def late_answer(offer_s: float, answer_s: float) -> list[Stored]:
+    """A log in which the placer answers an offer so late, and once before after 2 ms."""
+    return chained(
+        ("queue", 0, 0, [ev.QueueConfigured(cause="clock", path="default")]),
+        ("queue", 1, 1, submitted("1")),
+        ("placer", 2, 1.002, unplaceable("2.1")),
+        ("queue", 3, offer_s, submitted("2")),
+        ("placer", 4, answer_s, [ev.JobUnplaceable(cause="4.1", job="2", attempt=1, reasons={}, nodes=0)]),
+    )
+
+
+def test_a_writer_has_heard_of_a_commit_when_it_answers_it() -> None:
+    """Its usual time is the median of its prompt answers."""
+    reactions = record_of(late_answer(10, 10.05)).reactions
+    assert reactions is not None
+    assert reactions.heard["placer"]["JobOffered", "2", 1, 1] == 50_000_000
+    assert reactions.usual_heard["placer"] == 2_000_000
+
+
+def test_a_writer_had_not_heard_of_what_its_commit_does_not_know() -> None:
+    """The placer wrote at 11 s on the state of the third commit, and so had not heard of the fourth of 10 s by then."""
+    log = chained(
+        ("queue", 0, 0, [ev.QueueConfigured(cause="clock", path="default")]),
+        ("queue", 1, 1, submitted("1")),
+        ("placer", 2, 1.002, unplaceable("2.1")),
+        ("queue", 3, 10, submitted("2")),
+        ("placer", 3, 11, [ev.BreakerReset(cause="cmd:b")]),
+        ("placer", 5, 12, [ev.BreakerReset(cause="cmd:c")]),
+    )
+    reactions = record_of(log).reactions
+    assert reactions is not None
+    assert SECOND_NS < reactions.heard["placer"]["JobOffered", "2", 1, 1] < 2 * SECOND_NS
+
+
+def test_a_log_in_which_all_is_answered_at_once_has_no_reactions() -> None:
+    """So logs that the engine recorded are played as before."""
+    log = chained(
+        ("queue", 0, 0, [ev.QueueConfigured(cause="clock", path="default")]),
+        ("queue", 1, 1, submitted("1")),
+        ("placer", 2, 1, unplaceable("2.1")),
+    )
+    assert record_of(log).reactions is None
+
+
+def test_a_play_hears_as_late_as_the_record_did() -> None:
+    """The placer hears of this job's offer after 3 s, and of others at once."""
+    scene = Scene()
+    scene.command(-1, queues())
+    late, other = scene.submit(10, 1, 20), scene.submit(40, 1, 20)
+    keys = [("JobSubmitted", late, 0, 1), ("JobOffered", late, 1, 1)]
+    slow = Reactions(
+        {"queue": {}, "placer": dict.fromkeys(keys, 3 * SECOND_NS)},
+        {"queue": {}, "placer": {}},
+        {"queue": 0, "placer": 0},
+        {"queue": 0, "placer": 0},
+    )
+    played = play_recording(scene.recording(100)._replace(reactions=slow))
+    starts = [found.first_start_ns for job in (late, other) if (found := played.job(job)) is not None]
+    assert starts == [at(13), at(40)]
+
+
+def test_a_command_is_decided_when_it_was_however_busy_its_service_is() -> None:
+    """The queue would be busy with its own commit for 5 s; the record says that it took the next submit after 1 s."""
+    scene = Scene()
+    scene.command(-1, queues())
+    first, next_ = scene.submit(10, 1, 20), scene.submit(11, 1, 20)
+    busy = Reactions(
+        {"queue": {}, "placer": {}},
+        {"queue": {("JobSubmitted", first, 0, 1): 5 * SECOND_NS}, "placer": {}},
+        {"queue": 0, "placer": 0},
+        {"queue": 0, "placer": 0},
+    )
+    played = play_recording(scene.recording(100)._replace(reactions=busy)).job(next_)
+    assert played is not None
+    assert played.submitted_ns == at(11)
+
+
+def test_an_outage_begins_when_a_time_limit_was_due() -> None:
+    """The queue stopped a run 30 s after its limit: nobody had asked it for anything, and still it was away."""
+    start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
+    part = ev.Part(node="n001", gpus=(NODE.gpus[0].uuid,))
+    stop: list[ev.Event] = [
+        ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="time_limit", ran_ns=5 * SECOND_NS)
+    ]
+    log = chained(
+        ("queue", 0, 0, start),
+        (
+            "placer",
+            1,
+            1,
+            [
+                ev.NodeJoined(
+                    cause="report:n001:1",
+                    node="n001",
+                    incarnation="i",
+                    boot_id="b",
+                    inventory=NODE,
+                )
+            ],
+        ),
+        ("queue", 2, 10, submitted("1")),
+        ("placer", 3, 10, [ev.JobPlaced(cause="3.1", job="1", attempt=1, parts=(part,))]),
+        ("placer", 4, 10, [ev.RunStarted(cause="report:n001:2", job="1", attempt=1)]),
+        ("queue", 5, 45, stop),
+    )
+    assert record_of(log).absences == (("queue", at(15) - SLACK_NS, at(45)),)
