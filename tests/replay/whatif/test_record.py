@@ -289,7 +289,7 @@ def late_answer(offer_s: float, answer_s: float) -> list[Stored]:
     )
 
 
-def test_a_writer_has_heard_of_a_commit_when_it_answers_it() -> None:
+def test_a_writer_knows_a_commit_when_it_answers_it() -> None:
     """Its usual time is the median of its prompt answers."""
     reactions = record_of(late_answer(10, 10.05)).reactions
     assert reactions is not None
@@ -297,8 +297,8 @@ def test_a_writer_has_heard_of_a_commit_when_it_answers_it() -> None:
     assert reactions.usual_heard["placer"] == 2_000_000
 
 
-def test_a_writer_had_not_heard_of_what_its_commit_does_not_know() -> None:
-    """The placer wrote at 11 s on the state of the third commit, and so had not heard of the fourth of 10 s by then."""
+def test_a_writer_does_not_know_a_commit_beyond_the_basis_of_its_next_one() -> None:
+    """The placer wrote at 11 s on the state of the third commit, and so did not know the fourth of 10 s by then."""
     log = chained(
         ("queue", 0, 0, [ev.QueueConfigured(cause="clock", path="default")]),
         ("queue", 1, 1, submitted("1")),
@@ -356,7 +356,7 @@ def test_a_command_is_decided_when_it_was_however_busy_its_service_is() -> None:
 
 
 def test_an_outage_begins_when_a_time_limit_was_due() -> None:
-    """The queue stopped a run 30 s after its limit: nobody had asked it for anything, and still it was away."""
+    """The queue stopped a run 30 s after its limit: no other commit shows that it was away."""
     start: list[ev.Event] = [ev.QueueConfigured(cause="clock", path="default")]
     part = ev.Part(node="n001", gpus=(NODE.gpus[0].uuid,))
     stop: list[ev.Event] = [
