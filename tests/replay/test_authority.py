@@ -109,7 +109,7 @@ def test_every_answer_repeats_its_commands_authority(make: Any, commands: list[A
 
 @pytest.mark.parametrize(("make", "commands", "kinds"), CASES)
 def test_commands_without_one_are_answered_as_before(make: Any, commands: list[Any], kinds: set[str]) -> None:
-    """The events are equal but for the authority."""
+    """The events are equal except for the authority."""
     plain = [msgspec.structs.replace(command, authority=None) for command in commands]
     with_it, without = decided(make(), commands), decided(make(), plain)
     assert [msgspec.structs.replace(event, authority=None) for event in with_it] == without

@@ -1,4 +1,4 @@
-"""The ledger: what would have been said of submits, joined with what came, and intervals that learn from it."""
+"""The ledger: estimates of submits, joined with their starts, and intervals that learn from them."""
 
 import random
 

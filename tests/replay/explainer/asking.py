@@ -1,4 +1,4 @@
-"""A queue's world whose log stands on a bus, and an explainer that is asked about it."""
+"""World of a queue with its log on a bus, and an explainer that answers about it."""
 
 import asyncio
 from typing import Self

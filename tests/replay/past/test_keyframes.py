@@ -229,7 +229,7 @@ def test_a_full_disk_costs_the_keyframe_only(
 
 
 def test_a_directory_that_cannot_be_made_is_reported(messages: list[Stored], tmp_path: Path) -> None:
-    """A file lies where it should be: there are no keyframes, and no fault."""
+    """A file is in place of the directory: there are no keyframes, and no fault."""
     (tmp_path / "past").write_text("a file")
     store = KeyframeStore(tmp_path / "past", commit_hash(messages[0].payload))
     store.open()

@@ -88,7 +88,7 @@ async def test_moments_at_a_keyframe_and_beside_it(messages: list[Stored], tmp_p
 
 
 async def test_refusals_are_those_of_the_gateway(messages: list[Stored], tmp_path: Path) -> None:
-    """Moments that cannot be, things that were not there, wrong filters: the same problem documents, but for the request's id."""
+    """Moments that cannot be, things that were not there, wrong filters: the same problem documents, except for the id of the request."""
     paths = [
         "/v1/jobs?at=0",
         "/v1/jobs?at=garbage",

@@ -147,7 +147,7 @@ def test_a_queue_file_replaces_the_recorded_settings() -> None:
 
 
 def test_a_queue_file_has_the_queues_of_the_jobs() -> None:
-    """Else their submits would all be refused, and nobody would wait."""
+    """Else their submits would all be refused, and no job would wait."""
     with pytest.raises(UnknownQueues, match="found none named b"):
         QueueFileChange(read_queue_file({"queues": {"a": {}}}), two_queues())
 
