@@ -4,7 +4,7 @@ It passes the same contract suite as the real thing (tests/bus).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fairlead_bus import streams
 from fairlead_bus.memory_hub import MemoryServer, MemoryStream, matches
@@ -143,6 +143,13 @@ class MemoryBus:
             raise OutcomeUnknown(f"no answer for an append to {subject}")
         await asyncio.sleep(0)
         return sequence
+
+    async def fill(self, stream: str, messages: Iterable[tuple[str, bytes]], *, after: int) -> int:
+        for subject, payload in messages:
+            if (last := self._reach().streams[stream].last) != after:
+                raise StaleWriter(f"stream {stream}: ends at {last}, expected {after}")
+            after = await self.append(stream, subject, payload)
+        return after
 
     async def last(self, stream: str, subject: str) -> Stored | None:
         await asyncio.sleep(0)

@@ -4,7 +4,7 @@ Streams are stored and totally ordered; core messages are never stored; buckets 
 object stores hold blobs. Every wait is bounded; every failure is one of the classes below.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -153,6 +153,12 @@ class Bus(Protocol):
         """Store one message and return its sequence. `expected`: the subject's last sequence (0: none yet),
         checked by the server. `msg_id`: the server drops a repetition within two minutes and returns the first
         one's sequence. Raises StaleWriter, OutcomeUnknown, StreamFull, TooLarge, Unavailable."""
+        ...
+
+    async def fill(self, stream: str, messages: Iterable[tuple[str, bytes]], *, after: int) -> int:
+        """Store (subject, payload) pairs at the sequences that follow `after`, many in flight, and return the last one. Each
+        can be stored at its own sequence alone: the first failure keeps all later messages out. Raises StaleWriter where the stream does not end
+        at `after`, and as `append`; messages up to the stream's end are stored then."""
         ...
 
     async def last(self, stream: str, subject: str) -> Stored | None:

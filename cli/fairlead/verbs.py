@@ -215,6 +215,8 @@ VERBS: tuple[Verb, ...] = (
         "upgrade:status",
         "Show which processes lead or wait, the bus's servers with their copies, versions, and the level of the log's format.",
     ),
+    Verb("Cluster", "backup", "backup:app", "Back up a cluster, check a backup, or restore one."),
+    Verb("Cluster", "bus", "bus:app", "Move a cluster to other servers of the bus."),
     Verb("Cluster", "upgrade", "upgrade:upgrade", "See if everything is upgraded, and let a newer level be written."),
     Verb(
         "The record", "events", "events:events", "Print events of the log: time, id, what, about whom, caused by what."

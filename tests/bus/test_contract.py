@@ -57,6 +57,27 @@ async def test_stale_writer_is_refused_and_nothing_is_stored(world: BusWorld):
     assert (await bus.state(subjects.LOG)).last == 3
 
 
+async def test_a_stream_is_filled_at_exact_sequences(world: BusWorld):
+    """Many in flight, of several subjects, in their order. Behind another end than expected nothing is stored."""
+    bus = await world.connect()
+    await bus.append(subjects.LOG, QUEUE, b"first")
+    messages = [((QUEUE, PLACER)[number % 2], b"%d" % number) for number in range(3000)]
+    assert await soon(bus.fill(subjects.LOG, iter(messages), after=1)) == 3001
+    expected = [(1, b"first"), *((number + 2, payload) for number, (_, payload) in enumerate(messages))]
+    assert await read_all(bus, 3001) == expected
+    with pytest.raises(StaleWriter):
+        await soon(bus.fill(subjects.LOG, messages[:5], after=7))
+    assert (await bus.state(subjects.LOG)).last == 3001
+    assert await bus.fill(subjects.LOG, [], after=3001) == 3001
+
+
+async def test_copies_of_a_single_server_are_its_own(world: BusWorld):
+    """One wanted, one there."""
+    bus = await world.connect()
+    found = await bus.copies(subjects.LOG)
+    assert (found.wanted, len(found.copies), found.copies[0].is_current) == (1, 1, True)
+
+
 async def test_message_id_stores_a_repetition_once(world: BusWorld):
     """A resent message with the same id gives the first one's sequence."""
     bus = await world.connect()

@@ -27,6 +27,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "backup-and-upgrade.md"
 VARIES: Varies = (
     (r"\d+ (commits|events|of them)", r"N \1"),
     (r"sequences 1 to \d+", "sequences 1 to N"),
+    (r"(up to|after) sequence \d+", r"\1 sequence N"),
+    (r"\((?:\w+ \d+(?:, )?)+\)", "(writers)"),
     (r"berlin\+[0-9a-f]{8}\+\S+", "berlin+KEY"),
     (r"\d+\.\d+s\b", "LONG"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),

@@ -9,7 +9,8 @@ piece is detected.
 import asyncio
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -96,7 +97,12 @@ def _object_digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
 
 
-WRONG_LAST_SEQUENCE = (10071, 10164)
+#: Messages of `fill` in flight, and after how many the loop sends. Three servers with fsync take 15,000 a second so, and 470 one by one.
+FILL_MESSAGES_MAX, FILL_BURST = 1000, 50
+#: An answer to one of many waits for those before it.
+FILL_S = 30.0
+#: 10070: the stream's last sequence is another than expected.
+WRONG_LAST_SEQUENCE = (10070, 10071, 10164)
 NO_MESSAGE_FOUND = 10037
 STREAM_STORE_FAILED = 10077
 INSUFFICIENT_RESOURCES = (10023, 10047)
@@ -245,12 +251,33 @@ class NatsBus:
             headers["Nats-Msg-Id"] = msg_id
         return await self._store_message(subject, payload, headers)
 
-    async def _store_message(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
-        answer = await self.link.ask(subject, payload, headers=headers)
+    async def _store_message(
+        self, subject: str, payload: bytes, headers: dict[str, str], *, timeout_s: float = ANSWER_S
+    ) -> int:
+        answer = await self.link.ask(subject, payload, headers=headers, timeout_s=timeout_s)
         ack = _ack.decode(answer)
         if ack.error is None:
             return ack.seq
         raise _refusal(ack.error, subject, len(payload))
+
+    async def fill(self, stream: str, messages: Iterable[tuple[str, bytes]], *, after: int) -> int:
+        waiting = deque[asyncio.Task[int]]()
+        last = after
+        try:
+            for place, (subject, payload) in enumerate(messages, after):
+                headers = {"Nats-Expected-Last-Sequence": str(place)}
+                waiting.append(asyncio.create_task(self._store_message(subject, payload, headers, timeout_s=FILL_S)))
+                if len(waiting) >= FILL_MESSAGES_MAX:
+                    last = await waiting.popleft()
+                elif len(waiting) % FILL_BURST == 0:
+                    await asyncio.sleep(0)  # lets them be sent, in order
+            while waiting:
+                last = await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return last
 
     async def last(self, stream: str, subject: str) -> Stored | None:
         return await self._message(stream, {"last_by_subj": subject})

@@ -7,7 +7,7 @@ order (one connection); core messages may overtake each other, get lost, and com
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fairlead_bus.memory import MemoryBus, MemoryHub, MemorySubscription
 from fairlead_bus.port import (
@@ -153,6 +153,10 @@ class FaultyBus:
         # A server that went away under an append does not say so: the connection just breaks.
         if fate.answered and not isinstance(found, Unavailable):
             asyncio.get_running_loop().call_later(fate.after_s, arrive)
+
+    async def fill(self, stream: str, messages: Iterable[tuple[str, bytes]], *, after: int) -> int:
+        await self._trip()
+        return await self.client.fill(stream, messages, after=after)
 
     async def last(self, stream: str, subject: str) -> Stored | None:
         if subject == UNDRAWN and await self.client.last(stream, subject) is None:
