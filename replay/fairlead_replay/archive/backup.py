@@ -217,7 +217,7 @@ def put_back(directory: Path, manifest: BackupManifest, days: Path, others: Path
 # ------------------------------------------------------------------------------- what is lost
 
 
-class PlacedRun(NamedTuple):
+class RunAtEnd(NamedTuple):
     """Run that had a place at the end of a backup."""
 
     job: str
@@ -233,13 +233,13 @@ class StateAtEnd(NamedTuple):
     #: {writer: its newest commit's number}
     commits: dict[str, int]
     waiting: int
-    running: list[PlacedRun]
+    running: list[RunAtEnd]
 
 
 def state_at_end(directory: Path, through: int) -> StateAtEnd:
     """Read the state of jobs off a backup's log up to the sequence `through`. Raises LogDamaged."""
     sequence = at_ns = 0
-    commits, waiting, running = dict[str, int](), dict[str, None](), dict[str, PlacedRun]()
+    commits, waiting, running = dict[str, int](), dict[str, None](), dict[str, RunAtEnd]()
     for placed in commits_of(islice(map(decode_line, ArchiveContents(directory / LOG).lines()), through)):
         sequence, commit = placed
         commits[commit.writer], at_ns = commit.n, max(at_ns, commit.at_ns)
@@ -249,7 +249,7 @@ def state_at_end(directory: Path, through: int) -> StateAtEnd:
                     waiting[event.job] = None
                 case ev.JobPlaced():
                     waiting.pop(event.job, None)
-                    running[event.job] = PlacedRun(event.job, event.attempt, tuple(part.node for part in event.parts))
+                    running[event.job] = RunAtEnd(event.job, event.attempt, tuple(part.node for part in event.parts))
                 case ev.RunEnded():
                     running.pop(event.job, None)
                 case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
