@@ -38,7 +38,7 @@ COMPILED_STAMP := $(COMPILED)/.built
 # Parts whose tests run on the compiled cores, too: those of the cores alone; tests/compiled plays worlds on both.
 COMPILED_TESTS := tests/cores tests/queue tests/placer
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch web web-if-npm client-generator compiled test-compiled check check-web partitions hostile ha bench wheel wheel-compiled wheelhouse deb fmt docs pictures site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch web web-if-npm client-generator compiled test-compiled check check-web partitions hostile ha chaos bench wheel wheel-compiled wheelhouse deb fmt docs pictures site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -170,6 +170,9 @@ hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what he
 
 ha: $(STAMP) ## three servers and two of each service, while each of them dies: a timeline of what that costs; ROUNDS times
 	$(PYTHON) -m tests.hostile.ha --rounds $(or $(ROUNDS),1) $(ARGS)
+
+chaos: $(STAMP) ## ROUNDS faults in random order on three servers and two of each service; cutting cables needs root
+	$(PYTHON) -m tests.hostile.chaos --rounds $(or $(ROUNDS),18) $(ARGS)
 
 bench: $(STAMP) ## the table of docs/reference/performance.md, measured here
 	$(PYTHON) -m bench

@@ -27,7 +27,8 @@ from fairlead_bus.port import Bus, Unavailable
 from fairlead_schemas.wire import subjects
 from tests.hostile.stack import send
 from tests.kit.eventually import eventually
-from tests.kit.nats_cluster import NatsCluster
+from tests.kit.nats_cluster import SERVERS, NatsCluster
+from tests.kit.nats_server import HERE, Place
 
 TOKEN = "t0ken"
 #: After SIGUSR2 a server hands its leaderships over and sends its clients away; it ends after the duration.
@@ -49,11 +50,13 @@ OWN_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 class Installation:
     """`with Installation(directory) as here`. Addresses and processes are known after `start`."""
 
-    def __init__(self, data: Path, *, nodes: int = 2, apart: bool | None = None) -> None:
-        """`apart`: namespaces of their own for services (None: where this process may make them)."""
+    def __init__(
+        self, data: Path, *, nodes: int = 2, apart: bool | None = None, places: tuple[Place, ...] = (HERE,) * SERVERS
+    ) -> None:
+        """`apart`: namespaces of their own for services (None: where this process may make them). `places`: of the servers."""
         self.data, self.nodes = data, nodes
         self.apart = may_unshare() if apart is None else apart
-        self.cluster = NatsCluster(extra=f'authorization {{ token: "{TOKEN}" }}\n{LAME_DUCK}')
+        self.cluster = NatsCluster(extra=f'authorization {{ token: "{TOKEN}" }}\n{LAME_DUCK}', places=places)
         self.gateways = tuple(f"http://127.0.0.1:{free_port()}" for _ in COPIES)
         #: As FAIRLEAD_URL takes it.
         self.url = ",".join(self.gateways)
@@ -174,9 +177,11 @@ class Installation:
         """Return a client that knows both gateways. Close it."""
         return Client(self.url, user=user)
 
-    def fairlead(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command as an administrator of the bus would."""
-        return self._run(sys.executable, "-m", "fairlead", *words)
+    def fairlead(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run the command as an administrator of the bus would. Raises AssertionError where it fails and `check` is set."""
+        done = self._run(sys.executable, "-m", "fairlead", *words)
+        assert done.returncode == 0 or not check, f"fairlead {' '.join(words)}: {done.stdout}{done.stderr}"
+        return done
 
     def fairlead_module(self, name: str, *words: str) -> None:
         """Run a module to its end. Raises AssertionError with its words where it fails."""
@@ -199,7 +204,7 @@ class Installation:
         not_yet = (FairleadError, httpx.HTTPError, OSError, Unavailable)
         eventually(condition, what, within_s=within_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
 
-    def until_whole(self) -> None:
+    def wait_whole(self) -> None:
         """Wait until three servers are healthy, every writer has a leader and every gateway says that all is well."""
         self.cluster.wait(self.cluster.healthy, "three healthy servers")
         for gateway in self.gateways:

@@ -10,10 +10,10 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from fairlead.client import Client
 from fairlead.errors import Conflict, FairleadError, InputRefused, NotFound
-from tests.hostile.stack import Stack
 
 #: Acknowledged and not ended. A slow machine is given no more to do at a time than a fast one.
 OPEN_MAX = 40
@@ -48,10 +48,19 @@ def read_marks(directory: Path) -> Marks:
     return Marks(starts, [" ".join(words) for words in lines if words[0] == "overlap"])
 
 
+class Gateways(Protocol):
+    """What a load is given to: a stack, or an installation with several gateways."""
+
+    @property
+    def url(self) -> str: ...
+
+    def client(self) -> Client: ...
+
+
 class Load:
     """Submits small jobs of several shapes from threads until it is stopped."""
 
-    def __init__(self, stack: Stack, directory: Path, *, threads: int = 2, prefix: str = "load") -> None:
+    def __init__(self, stack: Gateways, directory: Path, *, threads: int = 2, prefix: str = "load") -> None:
         self.stack, self.directory = stack, directory
         directory.mkdir(parents=True, exist_ok=True)
         #: {job id: how many elements or 0}; of every submit that was answered with an id.
@@ -112,7 +121,7 @@ class Load:
                 except FairleadError as error:
                     self._note(type(error).__name__)
                     time.sleep(0.3)
-                    if self.stack.url and client.url != self.stack.url:
+                    if self.stack.url and ",".join(client.urls) != self.stack.url:
                         client.close()
                         client = self.stack.client()
                     continue

@@ -1,19 +1,29 @@
 """Results of hostile rounds: rows of a table, and the checks after every fault. Start at `check_load`."""
 
 import asyncio
+import subprocess
 import time
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from fairlead.stack import state
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from tests.hostile.load import Load, read_marks
-from tests.hostile.stack import Stack
 
 ENDED_S = 300.0
+
+
+class Judged(Protocol):
+    """What is judged after an attack: a stack, or an installation of several of each."""
+
+    @property
+    def nats_url(self) -> str: ...
+
+    def wait_whole(self) -> None: ...
+
+    def fairlead(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]": ...
 
 
 class Row(NamedTuple):
@@ -55,7 +65,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED_S) -> list[Row]:
+def check_load(round_: str, stack: Judged, load: Load, *, within_s: float = ENDED_S) -> list[Row]:
     """Wait until everything that was acknowledged has ended, then check it against the log, the programs' marks and a fold.
 
     The stack must run and its faults be over; nobody mends anything by hand.
@@ -79,11 +89,11 @@ def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED
     return [*found, row(round_, "`audit verify` and `replay --check` afterwards", 2, broken)]
 
 
-def lost_or_open(stack: Stack, load: Load, within_s: float) -> list[str]:
+def lost_or_open(stack: Judged, load: Load, within_s: float) -> list[str]:
     """Wait until the log has an end for every acknowledged job; return what was lost or is still open."""
     deadline = time.monotonic() + within_s
     while True:
-        told = asyncio.run(_read_log(stack))
+        told = asyncio.run(_read_log(stack.nats_url))
         lost = [f"job {job} is not in the log" for job in load.jobs if job not in told.submitted]
         lost += [
             f"command {one} was answered 202 and never decided" for one in load.undecided if one not in told.decided
@@ -105,12 +115,10 @@ class _Told(NamedTuple):
     decided: dict[str, str]
 
 
-async def _read_log(stack: Stack) -> _Told:
+async def _read_log(nats_url: str) -> _Told:
     """Read the whole log from the bus, checked link by link."""
     found = _Told(set(), Counter(), {})
-    there = state.load(stack.data)
-    assert there is not None
-    bus = await connect(there.nats_url, name="hostile")
+    bus = await connect(nats_url, name="hostile")
     try:
         end = (await bus.state(subjects.LOG)).last
         reader = LogReader(bus)

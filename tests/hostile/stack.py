@@ -93,6 +93,12 @@ class Stack:
         found = state.load(self.data)
         return found.url if found is not None else ""
 
+    @property
+    def nats_url(self) -> str:
+        """The bus's address, with its token."""
+        found = state.load(self.data)
+        return found.nats_url if found is not None else ""
+
     def client(self, user: str = "ada") -> Client:
         """Return a client of the stack's gateway. Close it."""
         return Client(self.url, user=user)

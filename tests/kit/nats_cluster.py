@@ -1,4 +1,4 @@
-"""Three real nats-servers that form one JetStream cluster on the loopback. Start at `NatsCluster`.
+"""Three real nats-servers that form one JetStream cluster, on the loopback or each on a host. Start at `NatsCluster`.
 
 It knows servers, leaders and faults, and nothing of Fairlead's streams. Each server keeps its ports and its store over
 a restart. Waits are bounded; one that runs out raises with the end of every server's log.
@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead.stack.nats_server import free_port
 from tests.kit.eventually import eventually
-from tests.kit.nats_server import NatsServer
+from tests.kit.nats_server import HERE, NatsServer, Place
 
 SERVERS = 3
 #: Elections take 4 to 9 s by constants of the server; a busy machine adds to that.
@@ -32,9 +32,11 @@ class NatsCluster:
         extra: str = "",
         sync_intervals: tuple[str, ...] = ("always",) * SERVERS,
         store_of_first: Path | None = None,
+        places: tuple[Place, ...] = (HERE,) * SERVERS,
     ) -> None:
         """`store_of_first`: a store that is copied for the first server, which no guard looks at."""
         self._extra, self._sync_intervals, self._store_of_first = extra, sync_intervals, store_of_first
+        self._places = places
         self.servers: list[NatsServer] = []
 
     @property
@@ -63,11 +65,11 @@ class NatsCluster:
 
     def _make(self) -> None:
         routes = [free_port() for _ in range(SERVERS)]
-        urls = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+        urls = ", ".join(f'"nats://{place.address}:{port}"' for place, port in zip(self._places, routes, strict=True))
         self.servers = []
-        for port, sync_interval in zip(routes, self._sync_intervals, strict=True):
-            cluster = f'cluster {{ name: fairlead, listen: "127.0.0.1:{port}", routes: [{urls}] }}\n'
-            server = NatsServer(sync_interval=sync_interval, max_mem="2GB", extra=cluster + self._extra)
+        for place, port, sync_interval in zip(self._places, routes, self._sync_intervals, strict=True):
+            cluster = f'cluster {{ name: fairlead, listen: "{place.address}:{port}", routes: [{urls}] }}\n'
+            server = NatsServer(sync_interval=sync_interval, max_mem="2GB", extra=cluster + self._extra, place=place)
             server.port, server.http_port = free_port(), free_port()
             self.servers.append(server)
         if self._store_of_first is not None:

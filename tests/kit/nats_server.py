@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlead.stack.nats_server import free_port
 
@@ -22,8 +23,8 @@ _ATTEMPTS_MAX = 5
 
 _CONFIGURATION = """\
 server_name: {name}
-listen: "127.0.0.1:{port}"
-http: "127.0.0.1:{http_port}"
+listen: "{address}:{port}"
+http: "{address}:{http_port}"
 max_payload: 2MB
 jetstream {{
   store_dir: "{store_dir}"
@@ -35,13 +36,30 @@ jetstream {{
 """
 
 
+class Place(NamedTuple):
+    """Where a server runs: its address, and the words before its command line (`ip netns exec HOST`)."""
+
+    address: str = "127.0.0.1"
+    around: tuple[str, ...] = ()
+
+
+HERE = Place()
+
+
 class NatsServer:
     """One nats-server. `url` stays the same over `restart`; `store_dir` is removed by `close`."""
 
     def __init__(
-        self, *, sync_interval: str = "always", max_mem: str = "64MB", extra: str = "", program: str = ""
+        self,
+        *,
+        sync_interval: str = "always",
+        max_mem: str = "64MB",
+        extra: str = "",
+        program: str = "",
+        place: Place = HERE,
     ) -> None:
         self._program = program or find_program()
+        self._place = place
         self.directory = Path(tempfile.mkdtemp(prefix="fairlead-nats-"))
         self.store_dir = self.directory / "store"
         self.configuration = self.directory / "nats.conf"
@@ -55,12 +73,12 @@ class NatsServer:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self._place.address}:{self.port}"
 
     @property
     def monitor(self) -> str:
         """Where its monitoring pages are."""
-        return f"http://127.0.0.1:{self.http_port}"
+        return f"http://{self._place.address}:{self.http_port}"
 
     @property
     def pid(self) -> int:
@@ -134,6 +152,7 @@ class NatsServer:
         self.configuration.write_text(
             _CONFIGURATION.format(
                 name=self.directory.name,
+                address=self._place.address,
                 port=self.port,
                 http_port=self.http_port,
                 store_dir=self.store_dir,
@@ -144,7 +163,7 @@ class NatsServer:
         )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "--config", str(self.configuration)],
+                [*self._place.around, self._program, "--config", str(self.configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -156,7 +175,7 @@ class NatsServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                with socket.create_connection((self._place.address, self.port), timeout=1) as connection:
                     # By name: a port may have gone to the server of another test process, which greets, too.
                     if self.directory.name.encode() in connection.recv(4096):
                         return True
