@@ -14,7 +14,7 @@ from typing import cast
 
 import structlog
 
-from fairlead_bus.port import CommandsLost, LogDamaged, Unavailable
+from fairlead_bus.port import STALE_S, Bus, CommandsLost, LogDamaged, StreamState, Unavailable
 from fairlead_schemas.wire.commit import NewerLevel, OtherLogFormat
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_NEWER, Condition, ConditionCode
 
@@ -48,6 +48,21 @@ async def retry_until_available[T](ask: Callable[[], Awaitable[T]], *, limit_s: 
             if reported:
                 log.info("the bus answers again", waited_s=round(loop.time() - began, 1))
             return answer
+        await asyncio.sleep(RETRY_S)
+
+
+async def state_reaching(bus: Bus, stream: str, sequence: int) -> StreamState:
+    """The state of a stream that is known to reach `sequence`. Raises Unavailable.
+
+    Of a stream with several copies, a server that was cut off, or that has only just been elected, may say less than there is. Before
+    anybody calls that a loss, it is asked again for STALE_S.
+    """
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while True:
+        state = await bus.state(stream)
+        if state.last >= sequence or state.copies == 1 or clock() - began >= STALE_S:
+            return state
         await asyncio.sleep(RETRY_S)
 
 

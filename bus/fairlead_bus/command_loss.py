@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_bus.bus_faults import state_reaching
 from fairlead_bus.port import Bus, CommandsLost, LogDamaged, StreamState
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import CommitUndecodable, decode_envelope
@@ -114,7 +115,7 @@ async def inspect(bus: Bus, *, deep: bool = False) -> CommandStreamReport:
     which can be the whole stream. Raises Unavailable, LogDamaged.
     """
     read = await cursors(bus)
-    state = await bus.state(subjects.CMD)
+    state = await state_reaching(bus, subjects.CMD, max(read.values()))
     after = min(read.values()) if deep or state.missing else max(read.values())
     missing = await _gaps(bus, max(after, state.first - 1), state.last)
     now = await bus.state(subjects.CMD)  # reading can make the server notice that it has lost the stream's end

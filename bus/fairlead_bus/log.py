@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import structlog
 
-from fairlead_bus.port import Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
+from fairlead_bus.port import STALE_S, Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import (
     GENESIS,
@@ -212,6 +212,7 @@ class FencedWriter:
         another writer has written (step down), StreamFull and TooLarge (nothing stored). Waits out a server
         that is away, or that refuses for other reasons; each of these is logged once, and so is the end of it.
         """
+        lost_at: float | None = None
         while True:
             try:
                 sequence = await self.bus.append(subjects.LOG, self.subject, payload, expected=expected)
@@ -222,7 +223,11 @@ class FencedWriter:
                     log.info("append found stored", subject=self.subject, sequence=settled, reason=str(error))
                     return settled
                 if isinstance(error, StaleWriter):
-                    raise LogDamaged(expected, "the server's last sequence for the writer is below its own") from error
+                    lost_at = lost_at or asyncio.get_running_loop().time()
+                    if await self._is_lost(lost_at):
+                        raise LogDamaged(
+                            expected, "the server's last sequence for the writer is below its own"
+                        ) from error
                 if str(error) != self.refused:
                     self.refused = str(error)
                     log.warning("append not stored, trying again", subject=self.subject, reason=self.refused)
@@ -234,6 +239,14 @@ class FencedWriter:
                     log.info("append stored after all", subject=self.subject, sequence=sequence)
                 return sequence
             await asyncio.sleep(RETRY_S)
+
+    async def _is_lost(self, since: float) -> bool:
+        """True where commits that were stored are gone. Of several copies, one that was cut off may be behind for a while."""
+        try:
+            copies = (await self.bus.state(subjects.LOG)).copies
+        except Unavailable:
+            return False
+        return copies == 1 or asyncio.get_running_loop().time() - since > STALE_S
 
     async def _read_back(self, payload: bytes, expected: int) -> int | None:
         """The sequence if our commit is there, None if it is absent. Raises StaleWriter if another's is."""

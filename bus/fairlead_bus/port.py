@@ -9,6 +9,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+#: A server that was cut off may answer for so long as the leader of a stream with several copies, from what it had.
+STALE_S = 10.0
+
 
 class BusError(Exception):
     """Something about the bus; each subclass says what to do about it."""
@@ -91,6 +94,8 @@ class StreamState(NamedTuple):
     created: str
     #: Messages between the first and the last that the server knows to be gone.
     missing: int = 0
+    #: Servers that have it.
+    copies: int = 1
 
 
 class StreamCopy(NamedTuple):

@@ -26,7 +26,7 @@ import msgspec
 import structlog
 
 from fairlead_bus import bus_faults, input_source, snapshots, streams
-from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.bus_faults import retry_until_available, state_reaching
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.input_source import InputSource
 from fairlead_bus.lease import POLL_S, LeaderLease, process_word
@@ -240,7 +240,7 @@ class Service[C: Core]:
         """Newest snapshot, then the tail up to what the log held when we began."""
         loaded = await self._snapshots.load()
         # Asked afterwards: a leader may have committed and stored a snapshot meanwhile.
-        last = await self._end_of_log()
+        last = await self._end_of_log(max((found.sequence for found in loaded), default=0))
         snapshots.check(loaded, log_id=await retry_until_available(lambda: identity(self.bus)), last=last)
         for found in loaded:
             if await self._start_from(found):
@@ -248,15 +248,16 @@ class Service[C: Core]:
         self._spawn(self._read, "read")
         await self._fold_through(last)
 
-    async def _end_of_log(self) -> int:
-        return (await retry_until_available(lambda: self.bus.state(subjects.LOG))).last
+    async def _end_of_log(self, known: int) -> int:
+        """The last sequence of a log that is known to reach so far."""
+        return (await retry_until_available(lambda: state_reaching(self.bus, subjects.LOG, known))).last
 
     async def _take_over(self) -> None:
         """Fold up to the log's end, which is what a former leader has left. The lease is kept meanwhile."""
         self._spawn(self._keep_lease, "lease")
         if self._is_standby:
             self._snapshots.others_saved()
-        await self._fold_through(await self._end_of_log())
+        await self._fold_through(await self._end_of_log(self.folded))
         await self._resume_clock()
 
     async def _resume_clock(self) -> None:

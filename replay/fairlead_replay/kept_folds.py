@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from fairlead_bus import snapshots
+from fairlead_bus.bus_faults import state_reaching
 from fairlead_bus.core import Core
 from fairlead_bus.log import LogHead, LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
@@ -144,7 +145,8 @@ class Folds[C: Core]:
 
     async def _look(self) -> None:
         """Ask for the log's end. What is of another log, or of an end that was lost, is of no use any more."""
-        state = await self._bus.state(subjects.LOG)
+        furthest = max((fold.sequence for fold in (self._live, self._past) if fold is not None), default=0)
+        state = await state_reaching(self._bus, subjects.LOG, furthest)
         self.last = state.last
         log_id = await identity(self._bus)
         if log_id != self._log_id:

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from fairlead_bus import log
 from fairlead_bus.log import RETRY_S, FencedWriter, LogReader
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import Bus, LogDamaged, StaleWriter
+from fairlead_bus.port import Bus, LogDamaged, StaleWriter, Stored, StreamState
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
 from tests.bus.commits import chain, commit
@@ -126,6 +127,29 @@ async def test_writer_steps_down_when_another_has_written(world: BusWorld):
     with pytest.raises(StaleWriter):
         await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 60)
     assert (await bus.state(subjects.LOG)).last == 2
+
+
+async def test_writer_waits_while_a_deposed_server_lacks_its_newest_commit(monkeypatch: pytest.MonkeyPatch):
+    """Of several copies, one that was cut off is read back from; it is asked again, and damage is what stays so."""
+    bus = MemoryHub().connect()
+    first, second = chain(2)
+    await write(bus, [first, second])
+    state, last, stale = bus.state, bus.last, [True, True, False]
+
+    async def of_three(stream: str) -> StreamState:
+        return (await state(stream))._replace(copies=3)
+
+    async def sometimes_stale(stream: str, subject: str) -> Stored | None:
+        newest = await last(stream, subject)
+        return Stored(1, subject, first) if (stale.pop(0) if len(stale) > 1 else stale[0]) else newest
+
+    monkeypatch.setattr(bus, "state", of_three)
+    monkeypatch.setattr(bus, "last", sometimes_stale)
+    assert await asyncio.wait_for(FencedWriter(bus, "queue").append(second, 1), 60) == 2
+    stale[:] = [True]
+    monkeypatch.setattr(log, "STALE_S", 0.3)
+    with pytest.raises(LogDamaged, match="below its own"):
+        await asyncio.wait_for(FencedWriter(bus, "queue").append(second, 1), 60)
 
 
 async def test_writer_waits_out_a_lasting_refusal_and_says_so_once(monkeypatch: pytest.MonkeyPatch):

@@ -4,8 +4,9 @@ import pytest
 import structlog
 
 from fairlead_bus import bus_faults
-from fairlead_bus.bus_faults import retry_until_available
-from fairlead_bus.port import LogDamaged, Unavailable
+from fairlead_bus.bus_faults import retry_until_available, state_reaching
+from fairlead_bus.memory import MemoryBus, MemoryHub
+from fairlead_bus.port import LogDamaged, StreamState, Unavailable
 
 
 class Flaky:
@@ -58,3 +59,27 @@ async def test_other_errors_are_raised_at_once() -> None:
     with pytest.raises(LogDamaged):
         await retry_until_available(call)
     assert call.calls == 1
+
+
+class Behind(MemoryBus):
+    """A bus whose log has several copies, of which the one that answers first knows less than there is."""
+
+    def __init__(self, *lasts: int, copies: int = 3) -> None:
+        super().__init__(MemoryHub())
+        self.lasts, self.copies = list(lasts), copies
+
+    async def state(self, stream: str) -> StreamState:
+        last = self.lasts.pop(0) if len(self.lasts) > 1 else self.lasts[0]
+        return StreamState(1, last, 0, -1, "", copies=self.copies)
+
+
+async def test_a_stream_that_seems_shorter_is_looked_at_again() -> None:
+    """A server that was cut off knows less for a while; one copy alone is the truth."""
+    assert (await state_reaching(Behind(5, 5, 9), "LOG", 8)).last == 9
+    assert (await state_reaching(Behind(5, 9, copies=1), "LOG", 8)).last == 5
+
+
+async def test_a_stream_that_stays_shorter_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as long as a deposed leader may answer."""
+    monkeypatch.setattr(bus_faults, "STALE_S", 0.02)
+    assert (await state_reaching(Behind(5), "LOG", 8)).last == 5

@@ -20,10 +20,11 @@ from nats.js.object_store import ObjectStore
 
 from fairlead_bus import streams
 from fairlead_bus.nats import server_checks, stream_setup
-from fairlead_bus.nats.link import ANSWER_S, ApiError, Link, NoSuchMessage
+from fairlead_bus.nats.link import ANSWER_S, ApiError, Copies, Link, NoSuchMessage
 from fairlead_bus.nats.tail import NatsTail
 from fairlead_bus.nkey import KeyPair
 from fairlead_bus.port import (
+    STALE_S,
     Bus,
     BusError,
     Entry,
@@ -162,6 +163,7 @@ class _StreamInfo(msgspec.Struct):
     cluster: _Cluster = msgspec.field(default_factory=_Cluster)
     created: str = ""
     ts: datetime | None = None
+    cluster: Copies = Copies()
     error: ApiError | None = None
 
 
@@ -218,6 +220,8 @@ class NatsBus:
         self.link = link
         self._tasks: set[asyncio.Task[None]] = set()
         self._stores: dict[str, ObjectStore] = {}
+        #: {stream: the loop's time since which messages of it seem to be missing}
+        self._doubts: dict[str, float] = {}
 
     async def ensure(self) -> None:
         await server_checks.check_servers(self.link.addresses)
@@ -283,7 +287,22 @@ class NatsBus:
         return await self._message(stream, {"last_by_subj": subject})
 
     async def read(self, stream: str, sequence: int) -> Stored | None:
-        return await self._message(stream, {"seq": sequence})
+        found = await self._message(stream, {"seq": sequence})
+        if found is not None:
+            self._doubts.pop(stream, None)
+        else:
+            await self._doubt(stream, sequence)
+        return found
+
+    async def _doubt(self, stream: str, sequence: int) -> None:
+        """Raises Unavailable where a message is missing of which there are several copies: the server that answered may have been
+        deposed without knowing it. What is missing for STALE_S is missing."""
+        state = await self.state(stream)
+        if state.copies == 1 or not state.first <= sequence <= state.last:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._doubts.setdefault(stream, now) < STALE_S:
+            raise Unavailable(f"stream {stream}: the server that answered lacks message {sequence} of {state.last}")
 
     async def _message(self, stream: str, query: dict[str, str | int]) -> Stored | None:
         found = await self._stored(stream, query)
@@ -303,13 +322,17 @@ class NatsBus:
         state = info.state
         # An empty stream counts one sequence, 0, as deleted.
         missing = state.last_seq - state.first_seq + 1 - state.messages if state.messages else 0
-        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created, missing)
+        copies = info.cluster.count
+        return StreamState(
+            state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created, missing, copies
+        )
 
     async def _info(self, stream: str) -> _StreamInfo:
         answer = await self.link.read(f"$JS.API.STREAM.INFO.{stream}")
         info = msgspec.json.decode(answer, type=_StreamInfo)
         if info.error is not None:
             raise Unavailable(f"stream {stream}: {info.error.description}")
+        info.cluster.check_leader(stream)
         return info
 
     async def copies(self, stream: str) -> StreamCopies:

@@ -30,6 +30,7 @@ from fairlead_bus import permissions
 from fairlead_bus.nats.server_checks import parse_addresses
 from fairlead_bus.nkey import KeyPair
 from fairlead_bus.port import BusError, NotAllowed, OutcomeUnknown, TooLarge, Unavailable
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
@@ -499,3 +500,35 @@ class ApiError(msgspec.Struct, frozen=True):
     code: int = 0
     err_code: int = 0
     description: str = ""
+
+
+#: A leader that has heard from most copies within this time is the only one: NATS elects no other within 4 s.
+HEARD_NS = 3 * SECOND_NS
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """Another copy of a stream, as its leader knows it. `active`: ns since it was heard; 0: never, by this leader."""
+
+    current: bool = False
+    active: int = 0
+
+
+class Copies(msgspec.Struct, frozen=True):
+    """The other copies of a stream, as the server that leads it says; none of a stream with one copy."""
+
+    replicas: list[Copy] = []
+
+    @property
+    def count(self) -> int:
+        """All copies, the leader's own included."""
+        return 1 + len(self.replicas)
+
+    def check_leader(self, stream: str) -> None:
+        """Raises Unavailable where the leader may have been deposed without knowing it.
+
+        A server whose cable was cut still answers as the leader for some seconds, and also just after it is back: from what it had
+        then. The stream seems to have gone back.
+        """
+        heard = 1 + sum(0 < each.active <= HEARD_NS for each in self.replicas)
+        if 2 * heard <= self.count:
+            raise Unavailable(f"stream {stream}: its leader has heard from {heard} of {self.count} copies lately")

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from fairlead_bus.nats.link import ANSWER_S, NO_RESPONDERS, ApiError, Link
-from fairlead_bus.port import LogDamaged, OutcomeUnknown, Stored, Unavailable
+from fairlead_bus.nats.link import ANSWER_S, NO_RESPONDERS, ApiError, Copies, Link
+from fairlead_bus.port import STALE_S, LogDamaged, OutcomeUnknown, Stored, Unavailable
 from fairlead_schemas.units.timestamps import SECOND_NS
 
 OPEN_REQUESTS = 2
@@ -54,6 +54,7 @@ class _StreamInfo(msgspec.Struct):
         last_seq: int = 0
 
     state: State = msgspec.field(default_factory=State)
+    cluster: Copies = Copies()
     error: ApiError | None = None
 
 
@@ -100,6 +101,8 @@ class NatsTail:
         self._request_numbers = itertools.count(1)
         self._silence = ConsumerWatch()
         self._create_s = CREATE_S
+        #: Since when the stream has seemed to end before `cursor`.
+        self._behind_since: float | None = None
         self._broken = True
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -160,8 +163,15 @@ class NatsTail:
         info = msgspec.json.decode(answer, type=_StreamInfo)
         if info.error is not None:
             raise Unavailable(f"stream {self.stream}: {info.error.description}")
-        if self.cursor > info.state.last_seq:
-            raise LogDamaged(self.cursor, f"stream {self.stream} went back to {info.state.last_seq}")
+        if self.cursor <= info.state.last_seq:
+            self._behind_since = None
+            return
+        info.cluster.check_leader(self.stream)
+        now = self._loop.time()
+        self._behind_since = self._behind_since or now
+        if info.cluster.count > 1 and now - self._behind_since < STALE_S:
+            raise Unavailable(f"stream {self.stream} ends at {info.state.last_seq}, it was read up to {self.cursor}")
+        raise LogDamaged(self.cursor, f"stream {self.stream} went back to {info.state.last_seq}")
 
     async def _create(self) -> None:
         self._broken = False

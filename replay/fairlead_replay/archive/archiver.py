@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_bus import bus_faults
+from fairlead_bus.bus_faults import state_reaching
 from fairlead_bus.environment_settings import BadSetting, seconds, whole
 from fairlead_bus.log import RETRY_S
 from fairlead_bus.nkey import BadSecretFile, read_secret
@@ -119,7 +120,7 @@ class Archiver:
     async def check_same_log(self) -> None:
         """Is the log the one in the archive? Looked at are its end and every writer's newest commit; `verify` looks at all
         of it. Raises LogDamaged, Unavailable."""
-        state = await self._bus.state(subjects.LOG)
+        state = await state_reaching(self._bus, subjects.LOG, self._store.size)
         if state.last < self._store.size:
             raise LogDamaged(
                 state.last + 1,

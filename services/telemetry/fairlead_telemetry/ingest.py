@@ -17,7 +17,7 @@ import duckdb
 import msgspec
 import structlog
 
-from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.bus_faults import retry_until_available, state_reaching
 from fairlead_bus.log import LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS
@@ -166,7 +166,8 @@ class Ingest:
     async def same_log(self) -> None:
         """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having
         none. Raises LogDamaged for the same log that has lost or changed commits of the warehouse."""
-        state, cursor = await retry_until_available(lambda: self._bus.state(subjects.LOG)), self.cursor
+        cursor = self.cursor
+        state = await retry_until_available(lambda: state_reaching(self._bus, subjects.LOG, cursor.sequence))
         self._log_id = await retry_until_available(lambda: identity(self._bus))
         if not cursor.sequence:
             return

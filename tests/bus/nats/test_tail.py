@@ -5,9 +5,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
+import pytest
 
-from fairlead_bus.nats.link import Link
+from fairlead_bus.nats import tail as tails
+from fairlead_bus.nats.link import HEARD_NS, Copies, Copy, Link
 from fairlead_bus.nats.tail import GRACE_S, REQUEST_MESSAGES, SILENCE_S, ConsumerWatch, NatsTail
+from fairlead_bus.port import LogDamaged, Unavailable
 from tests.kit.eventually import eventually_async
 
 NOT_LOST = (False, GRACE_S)
@@ -54,6 +57,7 @@ class RecordedLink:
         self.on_back: list[Callable[[], None]] = []
         self.on_drop: list[Callable[[], None]] = []
         self.pulls: list[tuple[str, dict[str, Any]]] = []
+        self.info: dict[str, Any] = {"state": {"last_seq": 0}}
 
     def new_inbox(self) -> str:
         """Return an inbox of the form that the library makes."""
@@ -63,8 +67,8 @@ class RecordedLink:
         """Subscribe to nothing."""
 
     async def read(self, subject: str) -> bytes:
-        """Answer that the stream is at its first message."""
-        return b'{"state": {"last_seq": 0}}'
+        """Answer what the stream holds: nothing, unless the test says otherwise."""
+        return msgspec.json.encode(self.info)
 
     async def ask(self, subject: str, request: bytes, timeout_s: float) -> bytes:
         """Answer that the consumer was made."""
@@ -88,4 +92,63 @@ async def test_one_of_the_open_requests_has_heartbeats() -> None:
         tail._received("LOG", b"", f"$JS.ACK.LOG.{consumer}.1.{number}.{number}.0.0", "")  # pyright: ignore[reportPrivateUsage]
     assert len(await reading) == REQUEST_MESSAGES
     assert ["idle_heartbeat" in pull for _, pull in link.pulls] == [True, False, True]
+    await tail.close()
+
+
+#: Other copies of a stream: heard a moment ago, too long ago, and never by this leader.
+HEARD, SILENT, UNHEARD = Copy(current=True, active=HEARD_NS // 2), Copy(current=True, active=2 * HEARD_NS), Copy()
+
+
+@pytest.mark.parametrize(
+    ("others", "may_be_deposed"),
+    [
+        ([], False),
+        ([HEARD, SILENT], False),
+        ([HEARD, UNHEARD], False),
+        ([SILENT, SILENT], True),
+        ([SILENT, UNHEARD], True),
+    ],
+)
+def test_a_leader_counts_while_it_hears_from_most_copies(others: list[Copy], may_be_deposed: bool) -> None:
+    """A server that was cut off answers as the leader of what it had, and does not know of its successor."""
+    try:
+        Copies(others).check_leader("LOG")
+    except Unavailable:
+        assert may_be_deposed
+    else:
+        assert not may_be_deposed
+
+
+def stream_at(last: int, *others: Copy) -> dict[str, Any]:
+    """A stream with these other copies, as its leader describes it."""
+    return {"state": {"last_seq": last}, "cluster": {"replicas": list(others)}}
+
+
+@pytest.mark.parametrize("others", [(SILENT, SILENT), (HEARD, HEARD)])
+async def test_a_leader_that_knows_less_than_was_read_is_asked_again(others: tuple[Copy, ...]) -> None:
+    """One that was cut off, or that has only just been elected: the tail goes on once the stream reaches its cursor again."""
+    link = RecordedLink()
+    link.info = stream_at(5, *others)
+    tail = NatsTail(cast(Link, link), "LOG", 8, "")
+    reading = asyncio.create_task(tail.next())
+    await eventually_async(lambda: tail._behind_since is not None or others == (SILENT, SILENT))  # pyright: ignore[reportPrivateUsage]
+    assert not reading.done() and not link.pulls
+    link.info = stream_at(8, HEARD, HEARD)
+    await eventually_async(lambda: link.pulls)
+    assert not reading.done()
+    reading.cancel()
+    await tail.close()
+
+
+@pytest.mark.parametrize("others", [(), (HEARD, HEARD)])
+async def test_a_stream_that_stays_behind_has_gone_back(
+    others: tuple[Copy, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once where there is one copy; of several, when a leader says so for as long as a deposed one could."""
+    monkeypatch.setattr(tails, "STALE_S", 0.3)
+    link = RecordedLink()
+    link.info = stream_at(5, *others)
+    tail = NatsTail(cast(Link, link), "LOG", 8, "")
+    with pytest.raises(LogDamaged, match="went back to 5"):
+        await asyncio.wait_for(tail.next(), 60)
     await tail.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from fairlead_bus import snapshots
-from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.bus_faults import retry_until_available, state_reaching
 from fairlead_bus.log import Folded, LogHead, LogReader, built_upon, identity
 from fairlead_bus.port import Bus, StreamState, Unavailable
 from fairlead_gateway.views.fold import SCHEMA, Views
@@ -72,7 +72,8 @@ class LiveViews:
         kept = await snapshots.load_or_fold(self._bus, NAME, schema=f"views-{SCHEMA}")
         found = next(iter(kept), None)
         # Asked afterwards: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
-        state = await retry_until_available(lambda: self._bus.state(subjects.LOG))
+        known = max((each.sequence for each in kept), default=0)
+        state = await retry_until_available(lambda: state_reaching(self._bus, subjects.LOG, known))
         self._log_id = await retry_until_available(lambda: identity(self._bus))
         snapshots.check(kept, log_id=self._log_id, last=state.last)
         self._note_end(state)
