@@ -55,7 +55,7 @@ class Chaos:
             "a server retires, and comes back": self.retire_server,
             "kill -9 of two of three servers": partial(self.kill_servers, 2),
             "kill -9 of all three servers": partial(self.kill_servers, SERVERS),
-            "kill -9 of a server, a bit of its log flipped": self.flip_bit,
+            "kill -9 of a server, a bit of its log flipped; its store replaced later": self.flip_bit,
             "kill -9 of a writer's leader": self.kill_writer,
             "SIGTERM of a writer's leader": self.stop_writer,
             "SIGSTOP of a writer's leader, 8 s": self.hold_writer,
@@ -107,7 +107,8 @@ class Chaos:
             server.start()
 
     def flip_bit(self) -> None:
-        """One copy of the log is damaged while its server is down; the two others have it whole."""
+        """One copy of the log is damaged while its server is down; the two others have it whole. What an error in the log of services
+        says is done in the end: the server gets an empty store, and its copies from the others."""
         server = self._server()
         server.kill()
         blocks = sorted(server.store_dir.rglob("streams/LOG/msgs/*.blk"))
@@ -116,6 +117,11 @@ class Chaos:
         data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
         block.write_bytes(data)
         server.start()
+        time.sleep(self.rng.uniform(5.0, 15.0))
+        server.kill()
+        shutil.rmtree(server.store_dir)
+        server.start()
+        self.here.cluster.wait(self.here.cluster.healthy, "three healthy servers")
 
     # -- cables
 
@@ -237,7 +243,7 @@ def play(here: Installation, chaos: Chaos, rounds: int, only: list[str]) -> list
             fault = Fault(name, name, at, None, time.time(), ())
             gaps = [longest_gap(each.answers, fault) for each in submits]
             silences[name].append(max(gaps))
-            print(f"{number + 1:>4}  {name:<48}{over - at:5.1f} s, silent {max(gaps):5.1f} s", flush=True)
+            print(f"{number + 1:>4}  {name:<50.50}{over - at:5.1f} s, silent {max(gaps):5.1f} s", flush=True)
     finally:
         load.stop()
         for each in submits:

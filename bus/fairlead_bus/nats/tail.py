@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from fairlead_bus.nats.link import ANSWER_S, NO_RESPONDERS, ApiError, Copies, Link
 from fairlead_bus.port import STALE_S, LogDamaged, OutcomeUnknown, Stored, Unavailable
 from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.wire import subjects
 
 OPEN_REQUESTS = 2
 REQUEST_MESSAGES = 500
@@ -34,6 +35,9 @@ GRACE_S = 0.1
 #: next one is placed again.
 CREATE_S = 0.5
 CREATE_GROWTH = 1.25
+#: New consumers that are made because the log seems to have a gap, before that is believed: each is on some server, and reads that
+#: server's copy.
+GAP_TRIES = 8
 #: Messages buffered here before no further request is opened.
 BUFFER_MAX = 2000
 #: Seconds without a pull after which the server forgets a consumer.
@@ -58,7 +62,12 @@ class _StreamInfo(msgspec.Struct):
     error: ApiError | None = None
 
 
+class _Placed(msgspec.Struct):
+    leader: str = ""
+
+
 class _Created(msgspec.Struct):
+    cluster: _Placed = msgspec.field(default_factory=_Placed)
     error: ApiError | None = None
 
 
@@ -101,6 +110,11 @@ class NatsTail:
         self._request_numbers = itertools.count(1)
         self._silence = ConsumerWatch()
         self._create_s = CREATE_S
+        #: Nothing is ever deleted from the log: a sequence that is left out is missing from a server's copy, or lost.
+        self._is_whole = stream == subjects.LOG and not subject
+        self._gaps = 0
+        #: The server that the consumer is on, where it says so.
+        self._server = ""
         #: Since when the stream has seemed to end before `cursor`.
         self._behind_since: float | None = None
         self._broken = True
@@ -201,6 +215,7 @@ class NatsTail:
         if created.error is not None:
             self._broken = True
             raise Unavailable(f"no consumer on {self.stream}: {created.error.description}")
+        self._server = created.cluster.leader
         await self._ask_for_more()
 
     async def _ask_for_more(self) -> None:
@@ -231,6 +246,11 @@ class NatsTail:
         if delivered != self._delivered + 1:
             self._break()  # something between was lost on the way
             return
+        if self._is_whole and sequence != self.cursor + 1 and self._gaps < GAP_TRIES:
+            self._note_gap(sequence)
+            self._break()
+            return
+        self._gaps = 0
         self._delivered = delivered
         self.cursor = sequence
         self._buffer.append(Stored(sequence, subject, payload))
@@ -238,6 +258,17 @@ class NatsTail:
         if not self._left and self._requests:
             self._done(self._requests[0])
         self._arrived.set()
+
+    def _note_gap(self, found: int) -> None:
+        """A copy may be damaged on one server, and whole on the others: another consumer may be on one of those."""
+        self._gaps += 1
+        log.error(
+            "this server's copy of the log lacks commits, another one is read",
+            server=self._server or self.link.addresses.shown,
+            first=self.cursor + 1,
+            last=found - 1,
+            hint="stop this server, move its store away, start it: it gets its copies from the others",
+        )
 
     def _done(self, request: str) -> None:
         """Nothing more comes for a request."""

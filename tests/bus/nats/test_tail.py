@@ -6,9 +6,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import structlog
 
 from fairlead_bus.nats import tail as tails
 from fairlead_bus.nats.link import HEARD_NS, Copies, Copy, Link
+from fairlead_bus.nats.server_checks import parse_addresses
 from fairlead_bus.nats.tail import GRACE_S, REQUEST_MESSAGES, SILENCE_S, ConsumerWatch, NatsTail
 from fairlead_bus.port import LogDamaged, Unavailable
 from tests.kit.eventually import eventually_async
@@ -54,6 +56,7 @@ class RecordedLink:
 
     def __init__(self) -> None:
         self.client = self
+        self.addresses = parse_addresses("nats://bus-1:4222")
         self.on_back: list[Callable[[], None]] = []
         self.on_drop: list[Callable[[], None]] = []
         self.pulls: list[tuple[str, dict[str, Any]]] = []
@@ -71,8 +74,8 @@ class RecordedLink:
         return msgspec.json.encode(self.info)
 
     async def ask(self, subject: str, request: bytes, timeout_s: float) -> bytes:
-        """Answer that the consumer was made."""
-        return b"{}"
+        """Answer that the consumer was made, on a server of this name."""
+        return b'{"cluster": {"leader": "bus-2"}}'
 
     async def send(self, subject: str, request: bytes, reply: str = "") -> None:
         """Keep requests for messages."""
@@ -152,3 +155,45 @@ async def test_a_stream_that_stays_behind_has_gone_back(
     with pytest.raises(LogDamaged, match="went back to 5"):
         await asyncio.wait_for(tail.next(), 60)
     await tail.close()
+
+
+def deliver(tail: NatsTail, *sequences: int) -> None:
+    """Let the tail's present consumer deliver these messages of its stream."""
+    consumer = tail._consumer  # pyright: ignore[reportPrivateUsage]
+    for number, sequence in enumerate(sequences, 1):
+        tail._received("LOG", b"", f"$JS.ACK.LOG.{consumer}.1.{sequence}.{number}.0.0", "")  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_damaged_copy_of_the_log_is_named_and_another_one_is_read() -> None:
+    """What one server's copy lacks is no damage of the log while another consumer delivers it."""
+    link = RecordedLink()
+    tail = NatsTail(cast(Link, link), "LOG", 0, "")
+    reading = asyncio.create_task(tail.next())
+    await eventually_async(lambda: len(link.pulls) == 2)
+    with structlog.testing.capture_logs() as logs:
+        deliver(tail, 3, 4)
+        await eventually_async(lambda: len(link.pulls) == 4)
+        assert not reading.done()
+        deliver(tail, 1, 2, 3)
+    assert [stored.sequence for stored in await reading] == [1, 2, 3]
+    (error,) = (line for line in logs if line["log_level"] == "error")
+    assert (error["server"], error["first"], error["last"]) == ("bus-2", 1, 2)
+    await tail.close()
+
+
+async def test_a_gap_that_every_consumer_delivers_is_passed_on() -> None:
+    """The reader of the log calls it damage; other streams and filtered tails leave out messages as a rule."""
+    link = RecordedLink()
+    tail = NatsTail(cast(Link, link), "LOG", 0, "")
+    reading = asyncio.create_task(tail.next())
+    for number in range(tails.GAP_TRIES + 1):
+        await eventually_async(lambda n=number: len(link.pulls) == 2 * (n + 1))
+        deliver(tail, 3)
+    assert [stored.sequence for stored in await reading] == [3]
+    await tail.close()
+    filtered = NatsTail(cast(Link, RecordedLink()), "LOG", 0, "fairlead.log.queue")
+    reading = asyncio.create_task(filtered.next())
+    await eventually_async(lambda: filtered._consumer)  # pyright: ignore[reportPrivateUsage]
+    deliver(filtered, 3, 7)
+    assert [stored.sequence for stored in await reading] == [3, 7]
+    await filtered.close()
