@@ -44,6 +44,8 @@ BARS = {
     "writer stopped": (0.4, 1.0),
 }
 FOLLOWED = ("queue", "placer")
+#: Faults of servers, which are no reason for a writer to have another leader.
+OF_SERVERS = ("leader of LOG killed", "leader of a stream killed", "server retired")
 _CLOCK = time.time
 
 
@@ -58,6 +60,8 @@ class Fault(NamedTuple):
     until: float
     #: Of these writers the first commit is looked for.
     writers: tuple[str, ...]
+    #: Writers that have another leader than before, though no process of theirs was hurt.
+    deposed: tuple[str, ...] = ()
 
 
 class Line(NamedTuple):
@@ -177,15 +181,22 @@ class Session:
     ) -> None:
         """Make a fault, wait until all is answered again, and mend what does not mend itself."""
         self._wait_answers(2)
+        before = self._leaders() if kind in OF_SERVERS else {}
         at = _CLOCK()
         fault()
         elected_s = self._wait_elected(at, elected) if elected is not None else None
         self._wait_answers(2)
         mend()
         self._wait_answers(2)
-        self.faults.append(Fault(kind, what, at, elected_s, _CLOCK(), writers))
+        until, after = _CLOCK(), self._leaders() if before else {}
+        deposed = tuple(writer for writer, holder in after.items() if holder.word != before[writer].word)
+        self.faults.append(Fault(kind, what, at, elected_s, until, writers, deposed))
         shown = "" if elected_s is None else f"  elected after {elected_s:4.1f} s"
         print(f"{time.strftime('%H:%M:%S', time.localtime(at))}  {kind:<26}{what:<30}{shown}", flush=True)
+
+    def _leaders(self) -> dict[str, LeaseHolder]:
+        self.here.until(lambda: len(self.here.holders()) == len(WRITERS), "every writer has a leader")
+        return self.here.holders()
 
     def _wait_elected(self, at: float, elected: Callable[[], bool]) -> float:
         self.here.until(elected, "a new leader", look_s=LOOK_S)
@@ -391,6 +402,9 @@ def play(here: Installation, rounds: int, kinds: list[str], streams: list[str]) 
         moment = time.strftime("%H:%M:%S", time.localtime(fault.at))
         print(f"{moment:<10}{fault.kind:<27}{fault.what:<26}{elected:>9}{commit:>8}{line.answer_s:>8.2f}")
     print("", *summary(lines), sep="\n")
+    hurt = [line.fault for line in lines if line.fault.kind in OF_SERVERS]
+    deposed = [f"{fault.what}: {', '.join(fault.deposed)}" for fault in hurt if fault.deposed]
+    print(f"\n{len(deposed)} of {len(hurt)} faults of servers changed a writer's leader", *deposed, sep="\n")
     broken = session.broken(told)
     answered = sum(len(each.jobs) for each in session.submits) + len(session.person.jobs)
     print(

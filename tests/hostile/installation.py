@@ -156,14 +156,20 @@ class Installation:
     def holder(self, writer: str) -> LeaseHolder | None:
         """The process that has a writer's lease; None while there is none, or the bus does not say."""
 
-        async def look(bus: Bus) -> LeaseHolder | None:
-            entry = await bus.get(subjects.LEASE, writer)
-            return decode_holder(entry.value) if entry is not None else None
+        return self.holders(writer).get(writer)
+
+    def holders(self, *writers: str) -> dict[str, LeaseHolder]:
+        """{writer: the process that has its lease}, without those that have none; empty where the bus does not say."""
+
+        async def look(bus: Bus) -> dict[str, LeaseHolder]:
+            entries = {writer: await bus.get(subjects.LEASE, writer) for writer in writers or WRITERS}
+            holders = {writer: decode_holder(entry.value) for writer, entry in entries.items() if entry is not None}
+            return {writer: holder for writer, holder in holders.items() if holder is not None}
 
         try:
             return with_bus(self.nats_url, "hostile", look)
         except Unavailable:
-            return None
+            return {}
 
     def terms(self, name: str) -> int:
         """How often services of this process have begun to lead or to stand by."""
