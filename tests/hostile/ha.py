@@ -195,8 +195,14 @@ class Session:
         print(f"{time.strftime('%H:%M:%S', time.localtime(at))}  {kind:<26}{what:<30}{shown}", flush=True)
 
     def _leaders(self) -> dict[str, LeaseHolder]:
-        self.here.until(lambda: len(self.here.holders()) == len(WRITERS), "every writer has a leader")
-        return self.here.holders()
+        found: dict[str, LeaseHolder] = {}
+
+        def are_there() -> bool:
+            found.update(self.here.holders())
+            return len(found) == len(WRITERS)
+
+        self.here.until(are_there, "every writer has a leader")
+        return found
 
     def _wait_elected(self, at: float, elected: Callable[[], bool]) -> float:
         self.here.until(elected, "a new leader", look_s=LOOK_S)
