@@ -66,11 +66,11 @@ class Behind(MemoryBus):
 
     def __init__(self, *lasts: int, copies: int = 3) -> None:
         super().__init__(MemoryHub())
-        self.lasts, self.copies = list(lasts), copies
+        self.lasts, self._count = list(lasts), copies
 
     async def state(self, stream: str) -> StreamState:
         last = self.lasts.pop(0) if len(self.lasts) > 1 else self.lasts[0]
-        return StreamState(1, last, 0, -1, "", copies=self.copies)
+        return StreamState(1, last, 0, -1, "", copies=self._count)
 
 
 async def test_a_stream_that_seems_shorter_is_looked_at_again() -> None:

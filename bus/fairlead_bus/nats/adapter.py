@@ -145,22 +145,9 @@ class _StreamConfig(msgspec.Struct):
     num_replicas: int = 1
 
 
-class _Replica(msgspec.Struct):
-    name: str = ""
-    current: bool = False
-    offline: bool = False
-    lag: int = 0
-
-
-class _Cluster(msgspec.Struct):
-    leader: str = ""
-    replicas: list[_Replica] = []
-
-
 class _StreamInfo(msgspec.Struct):
     state: _State = msgspec.field(default_factory=_State)
     config: _StreamConfig = msgspec.field(default_factory=_StreamConfig)
-    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
     created: str = ""
     ts: datetime | None = None
     cluster: Copies = Copies()

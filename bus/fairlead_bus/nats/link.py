@@ -509,13 +509,17 @@ HEARD_NS = 3 * SECOND_NS
 class Copy(msgspec.Struct, frozen=True):
     """Another copy of a stream, as its leader knows it. `active`: ns since it was heard; 0: never, by this leader."""
 
+    name: str = ""
     current: bool = False
+    offline: bool = False
+    lag: int = 0
     active: int = 0
 
 
 class Copies(msgspec.Struct, frozen=True):
-    """The other copies of a stream, as the server that leads it says; none of a stream with one copy."""
+    """The server that leads a stream, and the other copies as it knows them; none of a stream with one copy."""
 
+    leader: str = ""
     replicas: list[Copy] = []
 
     @property

@@ -115,7 +115,7 @@ HEARD, SILENT, UNHEARD = Copy(current=True, active=HEARD_NS // 2), Copy(current=
 def test_a_leader_counts_while_it_hears_from_most_copies(others: list[Copy], may_be_deposed: bool) -> None:
     """A server that was cut off answers as the leader of what it had, and does not know of its successor."""
     try:
-        Copies(others).check_leader("LOG")
+        Copies(replicas=others).check_leader("LOG")
     except Unavailable:
         assert may_be_deposed
     else:
