@@ -1,17 +1,24 @@
 """The demo's scene with its own log: what it says, and that it notices what is not as it must be."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from fairlead import demo_past
 from fairlead.client import Client
-from fairlead.demo_past import play
+from fairlead.demo_past import play, play_estimate, play_policy_test
 from fairlead.demo_session import STORY, PartResult
-from fairlead_schemas.http.api import Job
-from tests.cli.gateway_stub import GatewayStub, ended
+from fairlead_replay.export import write_export
+from fairlead_replay.whatif import sources
+from fairlead_replay.whatif.sources import LoadExport, SavedLoad, save_load_of_directory
+from fairlead_schemas.http.api import Job, StartForecast
+from fairlead_schemas.queuefile.settings import QueueSettings
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, trial_document
 from tests.cli.study_answers import about, events
+from tests.replay.whatif.scenes import Scene, queues
 
 CLUSTER = {"sequence": 15, "at": "2026-01-01T10:15:00.000Z", "jobs": {"queued": 1, "running": 2, "failed": 0}}
 EVENT = {
@@ -79,3 +86,65 @@ def test_a_study_that_fails_and_another_reason_are_found(client: Client, gateway
     gateway.on("GET", "/v1/jobs/3/why", {"reason": {"code": "no_room", "message": "m"}})
     _, wrong = told(client)
     assert wrong == ["why at 15: expected maximum, found no_room", "what if: DAMAGED: sequence 3"]
+
+
+def estimated(gateway: GatewayStub, forecast: StartForecast | None, *nodes: str) -> tuple[dict[str, str], list[str]]:
+    """What the scene says where this was estimated and these nodes were got, and what it found wrong."""
+    answer = {**trial_document(), "forecast": None if forecast is None else msgspec.to_builtins(forecast)}
+    gateway.on("POST", "/v1/jobs:dryrun", answer)
+    gateway.on("POST", "/v1/jobs", {"id": "11", "state": "queued", "sequence": 60}, 201)
+    gateway.on("GET", "/v1/jobs/11", job_document("11", nodes=list(nodes)))
+    said: dict[str, str] = {}
+    return said, play_estimate(Client(), said.__setitem__)
+
+
+AT_ONCE = StartForecast(at_once=True, nodes=["sim-1"], from_at="2026-01-01T00:00:00Z", to_at="2026-01-01T00:00:01Z")
+
+
+def test_the_estimate_is_compared_with_the_start(client: Client, gateway: GatewayStub) -> None:
+    """The nodes that were named, and those that the job got; other ones are an error."""
+    said, wrong = estimated(gateway, AT_ONCE, "sim-1")
+    assert said["estimate"].startswith(
+        "job 11 estimated: estimated to start at once, on sim-1; it started within 0."
+    ) and said["estimate"].endswith(" s, on sim-1")
+    assert wrong == []
+    _, wrong = estimated(gateway, AT_ONCE, "sim-2")
+    assert wrong == ["estimate: expected sim-1, found sim-2"]
+
+
+def test_an_estimate_that_is_not_given_is_reported(
+    client: Client, gateway: GatewayStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason, and nothing is submitted."""
+    monkeypatch.setattr(demo_past, "ESTIMATE_S", 0.2)
+    for forecast, reason in ((StartForecast(note="the log is read"), "the log is read"), (None, "no process")):
+        gateway.requests.clear()
+        said, wrong = estimated(gateway, forecast)
+        assert said["estimate"].startswith(f"no start was estimated: {reason}")
+        assert wrong == [] and all(request.url.path != "/v1/jobs" for request in gateway.requests)
+
+
+@pytest.mark.parametrize(("limit", "broken"), [(8, True), (80, False)])
+def test_a_policy_test_fails_and_names_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, broken: bool
+) -> None:
+    """Jobs of the queue need more than the tested limit; a limit that hurts nobody is what the demo must not show."""
+    scene = Scene(gpus=8)
+    scene.command(-1, queues(**{"research/vision": QueueSettings(), "research": QueueSettings()}))
+    for n in range(12):
+        scene.submit(n * 20, 8, 15, queue="research/vision")
+    write_export(tmp_path / "export", scene.play(400)[0])
+
+    def saved(_url: str, export: LoadExport, path: Path) -> SavedLoad:
+        return save_load_of_directory(tmp_path / "export", export, path)
+
+    monkeypatch.setattr(sources, "save_load_of_url", saved)
+    if not broken:
+        change = {"change": {"queues": {"research/vision": {"maximum": {"nvidia.com/gpu": limit}}}}}
+        monkeypatch.setitem(demo_past.POLICY_TEST, "policy", change)
+    said: dict[str, str] = {}
+    wrong = play_policy_test("nats://none", tmp_path, said.__setitem__)
+    assert said["policy"].startswith("its test with 4 GPUs for research/vision: ")
+    assert "wait_mean of queue research/vision, worse by at most 10%" in said["policy"]
+    assert ("BROKEN" in said["policy"]) is broken
+    assert wrong == ([] if broken else ["policy test: expected broken, found met"])

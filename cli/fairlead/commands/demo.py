@@ -71,6 +71,8 @@ def _run(stack: Stack, output: Format) -> list[str]:
             results, wrong, gang_output = play(client, say_it)
             wrong += demo_people.play(client, say_it)
             wrong += demo_past.play(client, results, say_it)
+            wrong += demo_past.play_estimate(client, say_it)
+        wrong += demo_past.play_policy_test(stack.nats_url, stack.options.data, say_it)
         verdict = verify_url(stack.nats_url)
     except FairleadError as error:
         return [str(error)]

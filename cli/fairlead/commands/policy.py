@@ -74,7 +74,7 @@ def run_test(
     """
     from fairlead_replay.policy_test import reports
 
-    report = _report(file, seeds, update=update)
+    report = report_of(file, seeds, update=update)
     if junit is not None:
         _write(junit, reports.junit(report).encode(), "--junit")
     if output is ReportFormat.json:
@@ -88,7 +88,8 @@ def run_test(
         raise typer.Exit(BROKEN if status == "broken" else UNCLEAR)
 
 
-def _report(file: Path, seeds: int | None, *, update: bool) -> "PolicyReport":
+def report_of(file: Path, seeds: int | None = None, *, update: bool = False) -> "PolicyReport":
+    """Play a policy test. `seeds`: instead of the file's. Raises InputRefused, NotFound."""
     from fairlead_replay.policy_test import goldens, plays, verdicts
     from fairlead_replay.policy_test.plays import UnknownQueues
     from fairlead_replay.policy_test.reports import PolicyReport
