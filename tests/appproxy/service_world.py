@@ -46,6 +46,7 @@ class StreamingReplica:
         self.goes_on = asyncio.Event()
         self.goes_on.set()
         self.pieces = 3
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def start(self) -> Self:
         """Listen."""
@@ -53,11 +54,17 @@ class StreamingReplica:
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
+    def cut(self) -> None:
+        """Cut every connection."""
+        for writer in self._writers:
+            writer.transport.abort()
+
     def close(self) -> None:
         """Take no connection any more."""
         self._server.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while head := await self._head(reader):
                 self.heads.append(head)
@@ -104,6 +111,8 @@ class ServiceWorld:
         self.replicas: dict[str, StreamingReplica] = {}
         #: Jobs to which no connection can be made.
         self.unreachable: set[str] = set()
+        #: No gateway answers.
+        self.is_away = False
         self.loads: list[int] = []
         self.asked: list[AppQuestion] = []
         self._all: dict[str, StreamingReplica] = {}
@@ -144,6 +153,8 @@ class ServiceWorld:
 
     async def _answer(self, message: Message) -> bytes:
         question = msgspec.json.decode(message.payload, type=AppQuestion)
+        if self.is_away:
+            raise RuntimeError("a gateway that is not there")
         self.asked.append(question)
         return msgspec.json.encode(await self._answered(question))
 

@@ -108,6 +108,53 @@ async def test_a_request_waits_for_a_service_that_sleeps_and_is_counted_meanwhil
         assert await answer.all() == ALL
 
 
+async def test_a_request_waits_while_no_gateway_answers() -> None:
+    """A connection to a replica takes one; the key is known from before."""
+    async with ServiceWorld() as world:
+        await world.replica("7")
+        key = world.key()
+        assert await (await world.send(key)).all() == ALL
+        world.proxy.apps._spares.clear()
+        world.is_away = True
+        answer = await world.send(key)
+        await eventually_async(lambda: world.proxy.services.table.services["chat"].waiting)
+        world.is_away = False
+        assert await answer.all() == ALL
+
+
+async def test_a_client_that_has_gone_is_waited_for_no_more() -> None:
+    """One that gives up while no replica is there, and one in the middle of a stream: the replica's connection ends, too."""
+    async with ServiceWorld() as world:
+        key = world.key()
+        await world.send(key, body=b"")
+        table = world.proxy.services.table
+        await eventually_async(lambda: table.services and table.services["chat"].waiting)
+        world._writers[-1].transport.abort()
+        await eventually_async(lambda: not table.services["chat"].in_flight)
+        replica = await world.replica("7")
+        replica.pieces = 10_000_000
+        answer = await world.send(key)
+        assert await answer.status() == 200
+        world._writers[-1].transport.abort()
+        await eventually_async(lambda: not table.services["chat"].in_flight and not replica.open)
+
+
+async def test_a_replica_that_dies_in_the_middle_cuts_its_stream_and_no_other() -> None:
+    """A part of an answer never looks whole."""
+    async with ServiceWorld() as world:
+        first, second = await world.replica("7"), await world.replica("8")
+        first.goes_on.clear()
+        second.goes_on.clear()
+        key = world.key()
+        answers = [await world.send(key) for _ in range(2)]
+        await eventually_async(lambda: (first.open, second.open) == (1, 1))
+        first.cut()
+        second.goes_on.set()
+        found = await asyncio.gather(*(each.all() for each in answers), return_exceptions=True)
+        assert ALL in found
+        assert sum(isinstance(each, BaseException) for each in found) == 1
+
+
 async def test_a_revoked_key_is_refused_and_its_streams_are_cut() -> None:
     """Without a word of the replica."""
     async with ServiceWorld() as world:

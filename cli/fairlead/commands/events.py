@@ -34,7 +34,21 @@ from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339_seconds
 SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
 #: Fields too long for a line.
 _LONG = frozenset(
-    {"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key", "near", "evidence", "policies"}
+    {
+        "template",
+        "spec",
+        "request",
+        "inventory",
+        "parts",
+        "cause",
+        "type",
+        "gpus",
+        "digest",
+        "key",
+        "near",
+        "evidence",
+        "policies",
+    }
 )
 #: Amounts of the `resource` in the same event.
 _OF_RESOURCE = frozenset({"held", "needed", "ceiling"})

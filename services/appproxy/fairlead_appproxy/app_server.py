@@ -122,12 +122,12 @@ class AppServer:
 
     async def _asked(self, question: EnterApp | FindEntry | ConnectApp | ConnectReplica) -> AppAnswer:
         if self._questions.locked():
-            raise RequestRefused(503, "the app proxy is busy; try again")
+            raise NotConnected(503, "the app proxy is busy; try again")
         async with self._questions:
             try:
                 return await self._ask(question)
             except ConnectionError:
-                raise RequestRefused(503, "no gateway answers the app proxy; try again") from None
+                raise NotConnected(503, "no gateway answers the app proxy; try again") from None
 
     def _keep(self, run: AppRun, connection: HttpConnection) -> None:
         spares = self._spares.setdefault(run.label, deque())
