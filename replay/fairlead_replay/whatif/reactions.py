@@ -22,6 +22,9 @@ PLAYED: tuple[str, ...] = ("queue", "placer")
 #: A writer that answers its own commit later than this had waited for something else.
 READY_MAX_NS = 300_000_000
 
+#: Events whose delays are kept, some 300 bytes each; in longer recordings later ones have the usual delay.
+EVENTS_MAX = 200_000
+
 type EventKey = tuple[str, str, int, int]
 
 
@@ -71,8 +74,9 @@ class _Unheard(NamedTuple):
 class ReactionWatch:
     """Reader of a log that finds what each writer knew when."""
 
-    def __init__(self) -> None:
+    def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self._keys = EventKeys()
+        self._events_left = events_max
         self._unheard: dict[str, list[_Unheard]] = {writer: [] for writer in PLAYED}
         self._basis = dict.fromkeys(PLAYED, 0)
         self._own: dict[str, tuple[int, list[EventKey], int]] = {}
@@ -85,6 +89,9 @@ class ReactionWatch:
 
     def take(self, sequence: int, commit: Commit, now_ns: int) -> None:
         """Take the next commit of the log."""
+        self._events_left -= len(commit.events)
+        if self._events_left < 0:
+            return
         keys = self._keys.of(commit)
         writer = commit.writer
         for event in commit.events:

@@ -322,3 +322,44 @@ def test_a_grid_rounds_moments_up() -> None:
     starts = [job.first_start_ns for job in outcome.books.jobs.values() if job.first_start_ns]
     assert starts
     assert not [each for each in starts if each % SECOND_NS]
+
+
+def test_a_refused_command_about_an_unknown_job_is_refused_again() -> None:
+    """A decision on a refusal reviews the offers, too, so a play without it would review them at other times."""
+    scene = Scene()
+    scene.command(-1, queues())
+    scene.submit(0, 4, 20)
+    scene.command(5, cmd.HoldJob(id="h", user="bob", job="999"))
+    recording = record_of(scene.play(60)[0])
+    again = play_recording(recording)
+    assert again.events["CommandRejected"] == 1
+    assert not again.left_out
+
+
+def rank_ends(exit_code: int) -> dict[str, list[tuple[int, str]]]:
+    """Play a gang of two whose first rank decides the outcome after 33 s and whose last rank ends after 50 s; return times and
+    outcomes of its ends."""
+    scene = Scene(machines(2, 4))
+    scene.command(-1, queues())
+    gang = scene.submit(0, 0, 33, request=Request(nodes=2, gpu_milli=2000), exit_code=exit_code)
+    recording = scene.recording(200)
+    attempt = recording.real.jobs[gang].attempts[0]
+    attempt.rank_ended_ns = {0: attempt.ended_ns}
+    attempt.ended_ns += 17 * SECOND_NS
+    log: list[Stored] = []
+    play_recording(recording, record=log.append)
+    found: dict[str, list[tuple[int, str]]] = {}
+    for stored in log:
+        commit = decode_commit(stored.payload)
+        for event in commit.events:
+            if isinstance(event, ev.RankEnded | ev.RunEnded):
+                found.setdefault(type(event).__name__, []).append(((commit.at_ns - at(0)) // SECOND_NS, event.outcome))
+    return found
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_ranks_of_a_gang_end_as_far_apart_as_they_did(exit_code: int) -> None:
+    """Whether it succeeds or fails, its nodes are held until the last rank has ended."""
+    found = rank_ends(exit_code)
+    assert [when for when, _ in found["RankEnded"]] == [33]
+    assert [when for when, _ in found["RunEnded"]] == [50]

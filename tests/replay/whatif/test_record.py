@@ -6,7 +6,7 @@ import pytest
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay.virtual.load import machines
 from fairlead_replay.whatif.commands import CommandReader
-from fairlead_replay.whatif.reactions import Reactions
+from fairlead_replay.whatif.reactions import Reactions, ReactionWatch
 from fairlead_replay.whatif.record import SLACK_NS, Absence, LogWindow, WindowError, record_of
 from fairlead_replay.whatif.replays import play_recording
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
@@ -14,7 +14,7 @@ from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
 from fairlead_schemas.wire.resources import Request
 from tests.replay.whatif.scenes import SPEC, Scene, at, queues
 
@@ -320,6 +320,17 @@ def test_a_log_in_which_all_is_answered_at_once_has_no_reactions() -> None:
         ("placer", 2, 1, unplaceable("2.1")),
     )
     assert record_of(log).reactions is None
+
+
+def test_delays_of_a_long_recording_are_bounded() -> None:
+    """After the first events only the usual delay is known, so that a week of a large cluster fits into memory."""
+    watch = ReactionWatch(events_max=4)
+    for stored in late_answer(10, 10.05):
+        found = decode_commit(stored.payload)
+        watch.take(stored.sequence, found, found.at_ns)
+    reactions = watch.reactions()
+    assert reactions.usual_heard["placer"] == 2_000_000
+    assert {job for _, job, _, _ in reactions.heard["placer"]} == {"", "1"}
 
 
 def test_a_play_hears_as_late_as_the_record_did() -> None:
