@@ -939,6 +939,9 @@ ASKS = [
     explainer.AskDefrag(pool="a100", at=4711, now_ns=1_790_000_000_000_000_000),
     explainer.AskPacking(pool="a100", at=4711, away=("n7",)),
     explainer.AskQueues(at=4711),
+    explainer.AskQueueChange(
+        command=next(each for each in COMMANDS if isinstance(each, commands.ApplyQueues)), at=4711
+    ),
 ]
 EXPLANATION = explainer.Explanation(
     reason="maximum",
@@ -994,6 +997,16 @@ ANSWER = explainer.ExplainerAnswer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
     packing=PACKING,
     queues=(explainer.QueueStanding(queue="research", kept={"gpu": 2000}, past_use={"gpu": 3500}, spent=151_200_000),),
+    change=explainer.QueueChangeOutcome(
+        code="conflict",
+        message="queues.a: it has jobs",
+        configured=1,
+        removed=2,
+        unchanged=3,
+        yields=(explainer.ConcernedJob(job="7", attempt=2, gpu_milli=8000),),
+        withdrawn=(explainer.ConcernedJob(job="8", attempt=1, gpu_milli=1000),),
+        offered=(explainer.ConcernedJob(job="9", attempt=1, gpu_milli=1000),),
+    ),
     sequence=4711,
     why=EXPLANATION,
     outcomes=(

@@ -208,6 +208,38 @@ async def test_an_action_asks_first_and_shows_the_answer(cluster: StackCluster, 
     assert await button.get_attribute("title") == "it has ended: cancelled"
 
 
+def _maximum(cluster: StackCluster) -> dict[str, int]:
+    return next(each.maximum for each in cluster.client.queues().items if each.path == "research/vision")
+
+
+async def test_limits_are_tried_before_they_are_applied(cluster: StackCluster, browser: Chromium) -> None:
+    """The dry run names the run that would yield and changes nothing; a refusal is shown in the queue's words; then it is applied."""
+    await _show(browser, "/queues")
+    await browser.page.locator("tr", has_text="research/vision").get_by_role("button", name="Open").click()
+    await browser.page.wait_for_selector(".share-plot")
+    most = browser.page.get_by_label("GPUs at most")
+    try_it = browser.page.get_by_role("button", name="What would change?")
+    await most.fill("-1")
+    await try_it.click()
+    await _until(browser, "document.querySelector('#limits-said')?.innerText.includes('nvidia.com/gpu')")
+    await most.fill("4")
+    await browser.page.get_by_label("ask runs beyond the maximum to yield").check()
+    await try_it.click()
+    await _until(browser, "document.querySelector('#preview')?.innerText.includes('1 job would be asked to yield')")
+    assert EVIL in await browser.page.inner_text("#preview")
+    assert _maximum(cluster) == {"gpu": 8000}
+    await browser.page.get_by_label("ask runs beyond the maximum to yield").uncheck()
+    await most.fill("9")
+    await try_it.click()
+    await _until(browser, "document.querySelector('#preview')?.innerText.includes('would be offered next')")
+    await browser.page.get_by_role("button", name="Apply").click()
+    await _until(browser, "document.querySelector('#limits-said')?.innerText.startsWith('applied')")
+    assert _maximum(cluster) == {"gpu": 9000}
+    cluster.client.apply_queues(QUEUES)
+    # The refusal was meant.
+    browser.complaints[:] = [each for each in browser.complaints if "queues:dryrun" not in each]
+
+
 async def test_a_link_fills_the_form_and_sends_nothing(cluster: StackCluster, browser: Chromium) -> None:
     """What is typed is sent when the button is pressed, and the dry run stands next to it."""
     before = len(cluster.client.jobs(limit=1000).items)

@@ -91,12 +91,12 @@ export async function list(path, params = {}, how = {}) {
   return { data: rows, sequence: answer.sequence, at: answer.at, more: Boolean(next) };
 }
 
-/** @param {string} path @param {unknown} body @param {{method?: string, signal?: AbortSignal, accept?: string}} [how] @returns {Promise<any>} */
+/** @param {string} path @param {unknown} body @param {{method?: string, signal?: AbortSignal, accept?: string, headers?: Record<string, string>}} [how] @returns {Promise<any>} */
 export async function send(path, body, how = {}) {
   const response = await request(path, {
     method: how.method ?? "POST",
     body: body === undefined ? undefined : JSON.stringify(body),
-    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...(how.accept ? { accept: how.accept } : {}) },
+    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...(how.accept ? { accept: how.accept } : {}), ...how.headers },
     signal: how.signal,
   });
   return response.status === 204 ? null : response.json();

@@ -1,10 +1,13 @@
 // Queues: the tree with what each is guaranteed, uses, borrows and may use at most.
 import { html, useMemo, useState } from "../lib/html.js";
-import { gpus } from "../lib/format.js";
+import { send } from "../lib/api.js";
+import { gpus, plural } from "../lib/format.js";
+import { moment } from "../lib/location.js";
 import { useResource } from "../lib/resource.js";
 import { Action } from "../parts/actions.js";
 import { DataTable } from "../parts/data_table.js";
-import { QueueLink } from "../parts/links.js";
+import { JobLink, QueueLink } from "../parts/links.js";
+import { SharePlot } from "../parts/share_plot.js";
 import { Problem } from "../parts/notices.js";
 
 export function Page() {
@@ -34,7 +37,7 @@ export function Page() {
         { name: "more", head: "", show: (/** @type {any} */ q) => html`<button aria-expanded=${open === q.path} onClick=${() => setOpen(open === q.path ? "" : q.path)}>${open === q.path ? "Close" : "Open"}</button>` },
       ]}
     />`}
-    ${open && html`<${Queue} key=${open} queue=${rows.find((/** @type {any} */ q) => q.path === open)} />`}`;
+    ${open && html`<${Queue} key=${open} queue=${rows.find((/** @type {any} */ q) => q.path === open)} rows=${rows} again=${of.again} />`}`;
 }
 
 /** @param {{queue: any, most: number}} props */
@@ -56,8 +59,8 @@ function Bar({ queue, most }) {
   </svg>`;
 }
 
-/** @param {{queue: any}} props */
-function Queue({ queue }) {
+/** @param {{queue: any, rows: any[], again: () => void}} props */
+function Queue({ queue, rows, again }) {
   if (!queue) return null;
   const path = encodeURIComponent(queue.path);
   return html`<section aria-label=${`Queue ${queue.path}`}>
@@ -68,8 +71,101 @@ function Queue({ queue }) {
       <${Action} label="Release" path=${`/v1/queues/${path}:release`} says=${`Ends the hold and the drain of ${queue.path}.`} why=${queue.held || queue.drained ? "" : "it is neither held nor drained"} />
     </div>
     ${queue.held && html`<p>Held by ${queue.held.by} since ${queue.held.since}: ${queue.held.reason}</p>`}
+    <${Borrowing} queue=${queue} rows=${rows} />
+    <${Limits} key=${queue.path} queue=${queue} again=${again} />
+    <${SharePlot} queue=${queue} />
     ${Object.keys(queue.users).length > 0 && html`<h2>By user</h2><dl>${Object.entries(queue.users).map(([user, amounts]) => html`<dt>${user}</dt><dd>${gpus(/** @type {any} */ (amounts).gpu)} GPUs</dd>`)}</dl>`}
     <h2>Settings</h2>
     <pre>${JSON.stringify(queue.settings, null, 1)}</pre>
   </section>`;
+}
+
+/** The queue above one; "" for one at the top. @param {string} path */
+function above(path) {
+  return path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
+}
+
+/** What a queue has beyond its guarantee, and what of its guarantee it does not use. @param {any} queue */
+function balance(queue) {
+  const used = queue.used.gpu ?? 0;
+  const owed = queue.guaranteed.gpu ?? 0;
+  return { borrows: Math.max(0, used - owed), lends: Math.max(0, owed - used) };
+}
+
+/** Who uses more than its guarantee, and whose guarantee is free, among the queues beside this one. @param {{queue: any, rows: any[]}} props */
+function Borrowing({ queue, rows }) {
+  const beside = rows.filter((each) => above(each.path) === above(queue.path) && (each.settings?.pool ?? "") === (queue.settings?.pool ?? ""));
+  const borrowers = beside.filter((each) => balance(each).borrows > 0);
+  const lenders = beside.filter((each) => balance(each).lends > 0);
+  if (!borrowers.length) return html`<p>No queue beside it uses more than its guarantee${lenders.length ? "" : ", and no guarantee is free"}.</p>`;
+  const named = (/** @type {any[]} */ queues, /** @type {"borrows" | "lends"} */ what) => queues.map((each, at) => html`${at ? ", " : ""}<${QueueLink} path=${each.path} /> ${gpus(balance(each)[what])}`);
+  return html`<p id="borrowing">Beyond their guarantees use: ${named(borrowers, "borrows")} GPUs. ${lenders.length ? html`Of these guarantees are free, and lent: ${named(lenders, "lends")} GPUs.` : "No guarantee beside it is free: what they use is guaranteed to nobody."}</p>`;
+}
+
+/** Amounts of GPUs that can be edited, and their words in a queue file. */
+const AMOUNTS = { guaranteed: "guaranteed", maximum: "at most" };
+const GPU = "nvidia.com/gpu";
+
+/** @param {{queue: any, again: () => void}} props */
+function Limits({ queue, again }) {
+  const [stated, setStated] = useState(/** @type {Record<string, string>} */ ({}));
+  const [reclaim, setReclaim] = useState(false);
+  const [tried, setTried] = useState(/** @type {any} */ (null));
+  const [said, setSaid] = useState("");
+  const now = (/** @type {string} */ name) => stated[name] ?? String(queue.settings?.[name]?.[GPU] ?? "");
+  const weight = stated.weight ?? String(queue.settings?.weight ?? 1);
+  const off = moment() ? "you are looking at the past" : "";
+  const edit = (/** @type {string} */ name) => (/** @type {any} */ event) => {
+    setStated({ ...stated, [name]: event.target.value.trim() });
+    setTried(null);
+    setSaid("");
+  };
+  /** The queue file with this queue alone: its present settings, and what was edited. */
+  const file = () => {
+    const settings = { ...queue.settings };
+    for (const name of Object.keys(AMOUNTS)) {
+      const amounts = { ...settings[name] };
+      if (now(name) === "") delete amounts[GPU];
+      else amounts[GPU] = Number.isNaN(Number(now(name))) ? now(name) : Number(now(name));
+      if (Object.keys(amounts).length) settings[name] = amounts;
+      else delete settings[name];
+    }
+    settings.weight = Number(weight);
+    return { queues: { [queue.path]: settings } };
+  };
+  const query = reclaim ? "?reclaim=true" : "";
+  const attempt = async (/** @type {() => Promise<any>} */ what) => {
+    try {
+      await what();
+    } catch (error) {
+      setTried(null);
+      setSaid(error instanceof Error ? error.message : String(error));
+    }
+  };
+  const look = () => attempt(async () => {
+    setSaid("");
+    setTried(await send(`/v1/queues:dryrun${query}`, file()));
+  });
+  const apply = () => attempt(async () => {
+    const done = await send(`/v1/queues:apply${query}`, file(), { headers: { "if-match": `W/"${tried.sequence}"` } });
+    setTried(null);
+    setStated({});
+    setSaid(done?.sequence ? `applied, sequence ${done.sequence}` : "sent; it is decided later");
+    again();
+  });
+  return html`<h2>Limits</h2>
+    <form class="row" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); look(); }}>
+      ${Object.entries(AMOUNTS).map(([name, words]) => html`<label>GPUs ${words} <input size="6" inputmode="numeric" name=${name} value=${now(name)} placeholder="none" onInput=${edit(name)} /></label>`)}
+      <label>weight <input size="4" inputmode="numeric" name="weight" value=${weight} onInput=${edit("weight")} /></label>
+      <label><input type="checkbox" checked=${reclaim} onChange=${(/** @type {any} */ event) => { setReclaim(event.target.checked); setTried(null); }} /> ask runs beyond the maximum to yield</label>
+      <button disabled=${Boolean(off)} title=${off || "Shows what would change; changes nothing"}>What would change?</button>
+    </form>
+    ${tried && html`<div id="preview" class="notice" role="status">
+      <p>${tried.configured ? plural(tried.configured, "queue") + " would change." : "Nothing would change."} ${reclaim ? "" : "What runs goes on."}</p>
+      ${[["yields", "asked to yield"], ["withdrawn", "lose an offer"], ["offered", "offered next"]].map(([kind, words]) => tried[kind].length > 0 && html`<p>${plural(tried[kind].length, "job")} would be ${words === "lose an offer" ? "without the offer that it has" : words}: ${tried[kind].slice(0, 20).map((/** @type {any} */ job) => html`<${JobLink} id=${job.id} /> "${job.name}" of ${job.user} in ${job.queue}, ${gpus(job.gpu_milli)} GPUs; `)}${tried[kind].length > 20 ? `and ${tried[kind].length - 20} more` : ""}</p>`)}
+      ${tried.hidden > 0 && html`<p>${plural(tried.hidden, "job")} that you may not see.</p>`}
+      <p class="quiet">As of sequence ${tried.sequence}; the same: <code>fairlead queues apply -f FILE --dry-run${reclaim ? " --reclaim" : ""}</code></p>
+      ${tried.configured > 0 && html`<button class="first" onClick=${apply}>Apply</button>`}
+    </div>`}
+    ${said && html`<p role="status" id="limits-said">${said}</p>`}`;
 }

@@ -19,7 +19,7 @@ from fairlead.commands.options import (
     complete_queue,
     connect,
 )
-from fairlead.errors import InputRefused
+from fairlead.errors import InputRefused, NotFound, Unreachable
 from fairlead.jobfile.file_lines import Origin, refusal, with_origin
 from fairlead.jobfile.reader import read_script
 from fairlead.jobfile.yaml_text import read_yaml
@@ -91,7 +91,12 @@ def apply(
         ),
     ] = False,
     if_match: IfMatch = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what would change, and whom it would concern at once; nothing is changed."
+        ),
+    ] = False,
     output: Output = Format.table,
 ) -> None:
     """Create queues and pools or replace their settings: all settings of a file, or none.
@@ -113,7 +118,7 @@ def apply(
     wanted = check(document)
     with connect() as client:
         if dry_run:
-            _preview(client, wanted, prune=prune, output=output)
+            _preview(client, wanted, document, prune=prune, reclaim=reclaim, output=output)
             return
         answer = client.apply_queues(document, prune=prune, reclaim=reclaim, unchanged_since=if_match)
     if not isinstance(answer, QueueFileResult):
@@ -241,7 +246,9 @@ def check(values: Any) -> QueueFile:
         raise refusal("the queue file is not valid; nothing was sent", [(values, error.errors)]) from error
 
 
-def _preview(client: Client, wanted: QueueFile, *, prune: bool, output: Format) -> None:
+def _preview(
+    client: Client, wanted: QueueFile, document: dict[str, Any], *, prune: bool, reclaim: bool, output: Format
+) -> None:
     pools = {pool.name: pool.settings for pool in client.pools().items}
     there = {queue.path: queue.settings for queue in client.queues().items}
     found, unchanged = queue_tables.changes(wanted, pools, there, prune=prune)
@@ -251,7 +258,13 @@ def _preview(client: Client, wanted: QueueFile, *, prune: bool, output: Format) 
         terminal.write("".join(f"{change.kind}/{change.name}\n" for change in found))
     else:
         terminal.write(queue_tables.change_lines(found, unchanged))
-    terminal.note("nothing was sent; whether the queue service would refuse it is known when it is applied")
+    try:
+        tried = client.preview_queues(document, prune=prune, reclaim=reclaim)
+    except (NotFound, Unreachable):  # an older gateway, or no explainer
+        terminal.note("nothing was changed; whether the queue service would refuse it is known when it is applied")
+        return
+    for line in queue_tables.concerned_lines(tried, reclaim=reclaim):
+        terminal.note(line)
 
 
 def _write(page: Page[Queue], output: Format) -> None:

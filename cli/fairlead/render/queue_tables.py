@@ -5,14 +5,14 @@ Amounts are GPUs; a queue whose settings speak of CPUs or memory only shows thos
 Preview of the changes that applying a queue file would make to the configuration. Pure.
 
 Both sides are settings in the notation of a queue file with their defaults left out, so that two spellings of one value
-(1 and "1000m") are no difference. A refusal by the queue service cannot be predicted here.
+(1 and "1000m") are no difference. Whom a change would concern is the explainer's answer (`concerned_lines`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairlead.render.terminal import TableColumn
-from fairlead_schemas.http.api import Queue
+from fairlead_schemas.http.api import ConcernedJob, Queue, QueueFilePreview
 from fairlead_schemas.queuefile.parse import QueueFile
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.queuefile.settings_format import pool_words, queue_words, role_words
@@ -22,6 +22,8 @@ from fairlead_schemas.units.quantities import format_memory, format_milli
 NONE = "-"
 #: Signs of a bar: used within the guarantee, borrowed, guaranteed and free, free to borrow.
 WITHIN, BORROWED, OWED, FREE = "#", "+", "-", "."
+#: Jobs that one line of a preview names.
+NAMED_MAX = 5
 BAR_LEGEND = f"{WITHIN} used  {BORROWED} borrowed  {OWED} guaranteed and free  {FREE} free up to the maximum"
 
 
@@ -284,3 +286,26 @@ def change_lines(found: list[QueueChange], unchanged: int) -> str:
 
 def _word(value: Any) -> str:
     return "not set" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def concerned_lines(tried: QueueFilePreview, *, reclaim: bool) -> list[str]:
+    """Return whom a change of queues would concern at once, a line for each kind, and that nothing was changed."""
+    kinds = (
+        (tried.yields, "would be asked to yield"),
+        (tried.withdrawn, "would lose an offer"),
+        (tried.offered, "would be offered next"),
+    )
+    lines = [f"{_jobs(jobs)} {words}" for jobs, words in kinds if jobs]
+    if tried.hidden:
+        lines.append(f"and {tried.hidden} that you may not see")
+    if not tried.yields and not reclaim:
+        lines.append("what runs goes on; with --reclaim, runs beyond a lowered maximum are asked to yield")
+    return [*lines, f"nothing was changed; as of sequence {tried.sequence} it would not be refused"]
+
+
+def _jobs(jobs: list[ConcernedJob]) -> str:
+    named = "; ".join(
+        f"{job.id} of {job.user} in {job.queue}, {format_milli(job.gpu_milli)} GPUs" for job in jobs[:NAMED_MAX]
+    )
+    more = f" and {len(jobs) - NAMED_MAX} more" if len(jobs) > NAMED_MAX else ""
+    return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} ({named}{more})"

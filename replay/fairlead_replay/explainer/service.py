@@ -28,6 +28,7 @@ from fairlead_schemas.queries.explainer import (
     AskDefrag,
     AskDryRun,
     AskPacking,
+    AskQueueChange,
     AskQueues,
     AskWhy,
     DryRunOutcome,
@@ -202,7 +203,7 @@ class Explainer:
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
         from fairlead_queue.standing import standings
-        from fairlead_replay.explainer.answers import defrag, packing, why
+        from fairlead_replay.explainer.answers import defrag, packing, queue_change, why
 
         match ask:
             case AskWhy():
@@ -219,6 +220,10 @@ class Explainer:
                 placer = await self._placers.at(ask.at, deadline)
                 away = frozenset(ask.away)
                 return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool, away)
+            case AskQueueChange():
+                fold = await self._folds.at(0, deadline)
+                now_ns = max(self._clock(), fold.core.state.at_ns)
+                return await asyncio.to_thread(queue_change, fold.core, fold.sequence, ask.command, now_ns)
             case AskDryRun():
                 return await self._dry_runs(ask, await self._folds.at(0, deadline), deadline)
 

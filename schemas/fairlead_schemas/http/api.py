@@ -313,6 +313,33 @@ class QueueFileResult(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class ConcernedJob(msgspec.Struct, kw_only=True):
+    """A job that a change of queues would concern at once."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    gpu_milli: int
+
+
+class QueueFilePreview(msgspec.Struct, kw_only=True):
+    """What a queue file would do if it were applied now, by the queue's own decisions on a copy of its state. Jobs that the caller may not
+    see are counted only.
+    """
+
+    configured: int
+    removed: int
+    unchanged: int
+    #: Runs that would be asked to yield (with `reclaim`), offers that would be taken back, and jobs that would be offered next.
+    yields: list[ConcernedJob]
+    withdrawn: list[ConcernedJob]
+    offered: list[ConcernedJob]
+    #: Jobs of all three lists that are left out.
+    hidden: int
+    sequence: int
+
+
 class IdleScope(msgspec.Struct, kw_only=True):
     """The policies of one scope ("global", "project:<name>", "user:<name>"), in the words of a policy file."""
 

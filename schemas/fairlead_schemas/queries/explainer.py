@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.units.validation import decode
-from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.commands import ApplyQueues, SubmitJob
 from fairlead_schemas.wire.events import Victim
 
 
@@ -120,7 +120,41 @@ class AskQueues(_Words, frozen=True, kw_only=True, tag=True):
     at: int = 0
 
 
-Ask = AskWhy | AskDryRun | AskDefrag | AskPacking | AskQueues
+class AskQueueChange(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for what a change of queues and pools would do now: whether it is refused, and which jobs it concerns at once."""
+
+    command: ApplyQueues
+    at: int = 0
+
+
+Ask = AskWhy | AskDryRun | AskDefrag | AskPacking | AskQueues | AskQueueChange
+
+
+class ConcernedJob(_Words, frozen=True, kw_only=True):
+    """A job that a change of queues would concern at once."""
+
+    job: str
+    attempt: int
+    gpu_milli: int
+
+
+class QueueChangeOutcome(_Words, frozen=True, kw_only=True):
+    """What a change of queues and pools would do. `code` and `message`: as of the refusal; "": it would be done."""
+
+    code: str = ""
+    message: str = ""
+    configured: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    #: Runs that would be asked to yield, offers that would be withdrawn, and jobs that would be offered next; in this order
+    #: by the queue's own next decisions. At most CONCERNED_MAX of each.
+    yields: tuple[ConcernedJob, ...] = ()
+    withdrawn: tuple[ConcernedJob, ...] = ()
+    offered: tuple[ConcernedJob, ...] = ()
+
+
+#: Jobs of each kind that a `QueueChangeOutcome` names.
+CONCERNED_MAX = 1000
 
 
 class Limit(_Words, frozen=True, kw_only=True):
@@ -251,6 +285,7 @@ class ExplainerAnswer(_Words, frozen=True, kw_only=True):
     defrag: Defrag | None = None
     packing: PoolPacking | None = None
     queues: tuple[QueueStanding, ...] = ()
+    change: QueueChangeOutcome | None = None
     #: not_found: no such job, or it has ended | not_yet: the log has not reached this sequence | busy: ask again
     #: soon | invalid: the question cannot be read | failed: the answering process has more in its log
     error: str = ""

@@ -59,6 +59,7 @@ from fairlead_gateway.routes import (
     pieces,
     prices,
     query,
+    queue_preview,
     queues,
     run_files,
     scim,
@@ -224,6 +225,7 @@ class Gateway:
         return [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter, past),
+            queue_preview.routes(views, explaining),
             queues.queue_routes(changes),
             idle.routes(views, self.telemetry, waiter, self.accounts, past),
             events.routes(self.feed, self.callers),

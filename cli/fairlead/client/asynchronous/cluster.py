@@ -14,6 +14,7 @@ from fairlead_schemas.http.api import (
     Page,
     Pool,
     Queue,
+    QueueFilePreview,
     QueueFileResult,
     Rollout,
     SubmitResult,
@@ -142,6 +143,14 @@ class AsyncClusterRequests(AsyncJobsRequests):
         query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
         answer = await self._post("/v1/queues:apply", file, key=key, query=query, headers=if_match(unchanged_since))
         return decode(answer.content, SubmitResult if answer.status == LATER else QueueFileResult)
+
+    async def preview_queues(
+        self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False
+    ) -> QueueFilePreview:
+        """Return what a queue file would do if it were applied now, refusals included: which runs would be asked to yield (with
+        `reclaim`), and which jobs would be offered next. Nothing is changed."""
+        query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
+        return decode((await self._send("POST", "/v1/queues:dryrun", json=file, query=query)).content, QueueFilePreview)
 
     async def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings, in the words of a queue file."""

@@ -15,6 +15,7 @@ from fairlead_schemas.http.api import (
     Page,
     Pool,
     Queue,
+    QueueFilePreview,
     QueueFileResult,
     Rollout,
     SubmitResult,
@@ -141,6 +142,12 @@ class ClusterRequests(JobsRequests):
         query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
         answer = self._post("/v1/queues:apply", file, key=key, query=query, headers=if_match(unchanged_since))
         return decode(answer.content, SubmitResult if answer.status == LATER else QueueFileResult)
+
+    def preview_queues(self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False) -> QueueFilePreview:
+        """Return what a queue file would do if it were applied now, refusals included: which runs would be asked to yield (with
+        `reclaim`), and which jobs would be offered next. Nothing is changed."""
+        query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
+        return decode((self._send("POST", "/v1/queues:dryrun", json=file, query=query)).content, QueueFilePreview)
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings, in the words of a queue file."""
