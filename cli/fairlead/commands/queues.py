@@ -259,7 +259,7 @@ def _preview(
     else:
         terminal.write(queue_tables.change_lines(found, unchanged))
     try:
-        tried = client.preview_queues(document, prune=prune, reclaim=reclaim)
+        tried = client.preview_queues(document, prune=prune, reclaim=True)
     except (NotFound, Unreachable):  # an older gateway, or no explainer
         terminal.note("nothing was changed; whether the queue service would refuse it is known when it is applied")
         return

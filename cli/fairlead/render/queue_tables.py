@@ -289,18 +289,21 @@ def _word(value: Any) -> str:
 
 
 def concerned_lines(tried: QueueFilePreview, *, reclaim: bool) -> list[str]:
-    """Return whom a change of queues would concern at once, a line for each kind, and that nothing was changed."""
+    """Return whom a change of queues would concern at once, a line for each kind, and that nothing was changed. `tried`: with `reclaim`,
+    whatever is asked for.
+    """
+    yields = "would be asked to yield" if reclaim else "would go on; with --reclaim, it would be asked to yield"
+    if len(tried.yields) > 1:
+        yields = yields.replace("it would", "they would")
     kinds = (
-        (tried.yields, "would be asked to yield"),
-        (tried.withdrawn, "would lose an offer"),
+        (tried.yields, yields),
+        (tried.withdrawn, "would be without the offer that it has"),
         (tried.offered, "would be offered next"),
     )
     lines = [f"{_jobs(jobs)} {words}" for jobs, words in kinds if jobs]
     if tried.hidden:
         lines.append(f"and {tried.hidden} that you may not see")
-    if not tried.yields and not reclaim:
-        lines.append("what runs goes on; with --reclaim, runs beyond a lowered maximum are asked to yield")
-    return [*lines, f"nothing was changed; as of sequence {tried.sequence} it would not be refused"]
+    return [*lines, "nothing was changed; the queue service would not refuse it now"]
 
 
 def _jobs(jobs: list[ConcernedJob]) -> str:

@@ -9,7 +9,7 @@ import yaml
 
 from fairlead.commands.queues import check, read
 from fairlead.render import queue_tables
-from fairlead_schemas.http.api import Queue
+from fairlead_schemas.http.api import ConcernedJob, Queue, QueueFilePreview
 from fairlead_schemas.queuefile.parse import read_queue_file
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, applied, job_document, page, problem, queue_document
@@ -371,3 +371,38 @@ def test_show_prints_time_used_and_the_beneficiary_of_a_preemption(gateway: Gate
         line.startswith(("time used", "slice", "deadline", "after", "yielded", "saved", "lost"))
         for line in plain.splitlines()
     )
+
+
+def test_a_preview_says_whom_a_change_concerns() -> None:
+    """A line for each kind, five jobs by name; the same words with and without `--reclaim`, as far as they are true."""
+
+    def jobs(count: int) -> list[ConcernedJob]:
+        return [ConcernedJob(id=str(i), name="n", user="ada", queue="q", gpu_milli=2000) for i in range(count)]
+
+    def told(*counts: int, hidden: int = 0, reclaim: bool = False) -> list[str]:
+        yields, withdrawn, offered = map(jobs, counts)
+        tried = QueueFilePreview(
+            configured=1,
+            removed=0,
+            unchanged=0,
+            yields=yields,
+            withdrawn=withdrawn,
+            offered=offered,
+            hidden=hidden,
+            sequence=7,
+        )
+        return queue_tables.concerned_lines(tried, reclaim=reclaim)
+
+    last = "nothing was changed; the queue service would not refuse it now"
+    assert told(0, 0, 0) == [last]
+    one = "1 job (0 of ada in q, 2 GPUs)"
+    assert told(1, 1, 1, hidden=2, reclaim=True) == [
+        f"{one} would be asked to yield",
+        f"{one} would be without the offer that it has",
+        f"{one} would be offered next",
+        "and 2 that you may not see",
+        last,
+    ]
+    assert told(1, 0, 0)[0] == f"{one} would go on; with --reclaim, it would be asked to yield"
+    assert told(7, 0, 0)[0].startswith("7 jobs (0 of ada") and "4 of ada in q, 2 GPUs and 2 more)" in told(7, 0, 0)[0]
+    assert told(7, 0, 0)[0].endswith("with --reclaim, they would be asked to yield")
