@@ -68,8 +68,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	touch $(STAMP)
 
-demo: $(STAMP) ## a small team's morning on a simulated cluster; ends by itself
-	@$(VENV)/bin/fairlead demo
+demo: $(STAMP) $(if $(findstring --stay,$(ARGS)),web-if-npm) ## a small team's morning on a simulated cluster; ends by itself (ARGS=--stay: leaves its pages open until Ctrl-C)
+	@$(VENV)/bin/fairlead demo $(ARGS)
 
 up: $(STAMP) web-if-npm ## the same cluster, up until Ctrl-C
 	@$(VENV)/bin/fairlead up

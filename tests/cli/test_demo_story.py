@@ -1,11 +1,17 @@
 """The demo's verdict: it must notice every way in which the morning can come out wrong."""
 
-from typing import Any
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from fairlead.commands import demo
 from fairlead.demo_session import EXPLORE, FINETUNE, STORY, PartResult, StoryPart, differences
+from fairlead.stack.local import Stack
 from fairlead_schemas.http.api import Job
 from tests.cli.gateway_stub import ended
 
@@ -76,3 +82,24 @@ def test_wrong_reasons_refusals_and_elements_are_named() -> None:
     del told["oops"]
     found = differences(told, {k: v for k, v in ELEMENTS.items() if k != "1_0"})
     assert [line.partition(":")[0] for line in found] == ["eval", "wide", "oops", "explore", "sweep"]
+
+
+def test_a_demo_stays_until_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says where the pages are, with a link that signs in, and an interrupt is no error."""
+
+    class Signing:
+        token, url = "t", "http://127.0.0.1:5"
+
+        @contextlib.contextmanager
+        def client(self, user: str) -> Iterator[Any]:
+            yield SimpleNamespace(sign_in_link=lambda: "/sign-in/link?code=c")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "pause", interrupted)
+    demo._stay(cast(Stack, Signing()))
+    told = capsys.readouterr().err
+    assert "http://127.0.0.1:5/sign-in/link?code=c" in told and "until Ctrl-C" in told

@@ -40,7 +40,16 @@ PATHS = (
         "/jobs/1?tab=GPUs",
         "/jobs/1?tab=placement",
     ),
-    *("/jobs/1?tab=events", "/jobs/1?tab=file", "/gantt", "/gantt?view=table", "/nodes", "/nodes/sim-1", "/idle"),
+    *(
+        "/jobs/1?tab=events",
+        "/jobs/1?tab=cost",
+        "/jobs/1?tab=file",
+        "/gantt",
+        "/gantt?view=table",
+        "/nodes",
+        "/nodes/sim-1",
+        "/idle",
+    ),
     *("/usage", "/sql", "/access", "/admin", "/submit"),
 )
 
@@ -212,6 +221,24 @@ def _maximum(cluster: StackCluster) -> dict[str, int]:
     return next(each.maximum for each in cluster.client.queues().items if each.path == "research/vision")
 
 
+async def test_a_browser_tells_when_a_job_ends_if_it_was_asked_to(cluster: StackCluster, browser: Chromium) -> None:
+    """Only after the box was ticked; what it has cost is in its tab."""
+    await browser.page.context.grant_permissions(["notifications"], origin=browser.origin)
+    await browser.page.add_init_script(
+        "window.told = []; class Told { constructor(title) { window.told.push(title); } static requestPermission() { return Promise.resolve('granted'); } }"
+        " window.Notification = Told;"
+    )
+    job = cluster.client.submit({"name": "ends", "command": ["sleep", "600"], "resources": GPU}).id
+    cluster.until(lambda: cluster.client.job(job).state == "running", "it runs")
+    await _show(browser, f"/jobs/{job}?tab=cost")
+    await browser.page.get_by_label("tell me when it ends").click()
+    await _until(browser, "[...document.querySelectorAll('label input')].some((each) => each.checked)")
+    assert await browser.page.evaluate("window.told") == []
+    cluster.client.cancel(job)
+    await _until(browser, f"window.told.join() === 'Job {job} has ended: cancelled'")
+    await _until(browser, "Number(document.querySelector('#cost-hours')?.innerText) >= 0")
+
+
 async def test_limits_are_tried_before_they_are_applied(cluster: StackCluster, browser: Chromium) -> None:
     """The dry run names the run that would yield and changes nothing; a refusal is shown in the queue's words; then it is applied."""
     await _show(browser, "/queues")
@@ -285,7 +312,7 @@ async def test_a_page_that_hears_nothing_says_since_when_and_comes_back(
     browser.complaints[:] = [each for each in browser.complaints if "ERR_" not in each]  # the connection that was cut
 
 
-async def test_the_map_keeps_what_it_was_told_and_draws_it(browser: Chromium) -> None:
+async def test_the_map_model_equals_the_api_and_is_drawn(browser: Chromium) -> None:
     """The model of the columns is the map of the API at the same sequence, also after changes; each GPU has its colour where it is."""
     await _show(browser, "/map")
     lib = await browser.page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'lib/')")
@@ -331,7 +358,7 @@ async def test_the_map_keeps_what_it_was_told_and_draws_it(browser: Chromium) ->
     assert wrong == []
 
 
-async def test_a_job_that_starts_is_seen_on_an_open_map(cluster: StackCluster, browser: Chromium) -> None:
+async def test_a_started_job_appears_on_an_open_map(cluster: StackCluster, browser: Chromium) -> None:
     """By changes alone: the whole map is asked for once."""
     asked: list[str] = []
     browser.page.on("request", lambda request: asked.append(request.url))

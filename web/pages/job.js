@@ -5,6 +5,8 @@ import { place, setParams } from "../lib/location.js";
 import { useResource } from "../lib/resource.js";
 import { useStore } from "../lib/store.js";
 import { Action } from "../parts/actions.js";
+import { EndNotice } from "../parts/end_notice.js";
+import { JobCost } from "../parts/job_cost.js";
 import { JobLink, NodeLink, QueueLink } from "../parts/links.js";
 import { Life } from "../parts/life.js";
 import { LogView } from "../parts/log_view.js";
@@ -13,7 +15,7 @@ import { Problem } from "../parts/notices.js";
 import { GpuPlots } from "../parts/gpu_plots.js";
 import { gpuMilli } from "./jobs.js";
 
-const TABS = ["log", "GPUs", "placement", "events", "file"];
+const TABS = ["log", "GPUs", "placement", "events", "cost", "file"];
 const WAITING = new Set(["queued", "offered", "scheduled"]);
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 
@@ -30,6 +32,7 @@ export function Page({ name }) {
       <h1>Job <span class="mono">${job.id}</span> ${job.name}</h1>
       <span class="big"><${Mark} state=${job.state} /></span>
       <span class="spring"></span>
+      <${EndNotice} key=${job.id} job=${job} />
       <${Actions} job=${job} />
     </div>
     <${Problem} of=${of} />
@@ -56,6 +59,7 @@ export function Page({ name }) {
       ${tab === "GPUs" && html`<${GpuPlots} job=${job} />`}
       ${tab === "placement" && html`<${Placement} job=${job} />`}
       ${tab === "events" && html`<${Events} id=${job.id} />`}
+      ${tab === "cost" && html`<${JobCost} job=${job} />`}
       ${tab === "file" && html`<pre>${JSON.stringify(job.spec, null, 2)}</pre>`}
     </div>`;
 }

@@ -25,6 +25,7 @@ END_S = 15.0
 
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory and print its path.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Leave it up afterwards, with its pages, until Ctrl-C.")] = False,
     output: Output = Format.table,
 ) -> None:
     """Watch a small team's morning on four simulated 8-GPU nodes; ends by itself.
@@ -32,6 +33,8 @@ def demo(
     Exit code 0: everything came out as it must, and the log verifies; 1: something did not, and which.
 
     fairlead demo
+
+    fairlead demo --stay     (then look at it in a browser)
     """
     # Services are sessions of their own, so a signal that ends the demo must still stop them on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -40,7 +43,7 @@ def demo(
         stack = Stack(
             StackOptions(data, nodes=NODES, port=0), say if output is Format.table else lambda what, text: None
         )
-        wrong = _run(stack, output)
+        wrong = _run(stack, output, stay=stay)
         if stack.crashed():
             wrong.append(f"had to be started again: {', '.join(stack.crashed())}")
     if output is Format.table:
@@ -60,8 +63,8 @@ def _data(keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(stack: Stack, output: Format) -> list[str]:
-    """Start, play, check, stop. What is wrong, one line each."""
+def _run(stack: Stack, output: Format, *, stay: bool = False) -> list[str]:
+    """Start, play, check, stop. What is wrong, one line each. `stay`: stop once a person interrupts."""
     from fairlead_replay.audit import verify_url
 
     say_it = say if output is Format.table else lambda what, text: None
@@ -74,20 +77,28 @@ def _run(stack: Stack, output: Format) -> list[str]:
             wrong += demo_past.play_estimate(client, say_it)
         wrong += demo_past.play_policy_test(stack.nats_url, stack.options.data, say_it)
         verdict = verify_url(stack.nats_url)
+        if not verdict.ok:
+            wrong.append(f"audit verify: sequence {verdict.first_bad}: {verdict.what}")
+        checked = f"{verdict.commits} commits, {verdict.events} events, every hash and every move checked"
+        _print(results, gang_output, output, checked if verdict.ok else "")
+        if stay:
+            _stay(stack)
     except FairleadError as error:
         return [str(error)]
     finally:
         _end_jobs(stack)
         stack.down()
-    if not verdict.ok:
-        wrong.append(f"audit verify: sequence {verdict.first_bad}: {verdict.what}")
-    _print(
-        results,
-        gang_output,
-        output,
-        f"{verdict.commits} commits, {verdict.events} events, every hash and every move checked" if verdict.ok else "",
-    )
     return wrong
+
+
+def _stay(stack: Stack) -> None:
+    """Say where the pages are, and wait for Ctrl-C (or SIGTERM, which raises the same)."""
+    with stack.client("demo") as client:
+        link = client.sign_in_link() if stack.token else ""
+    terminal.note(f"look at it: {stack.url}{link or '/map'}   (once; {stack.url}/gantt shows the morning)")
+    terminal.note("it stays up until Ctrl-C, and is gone then")
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()
 
 
 def _end_jobs(stack: Stack) -> None:

@@ -39,7 +39,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert _files(tmp_path, with_modules=False).missing == list(MODULES.values())
 
 
-def test_all_that_a_page_imports_is_fetched_at_once(tmp_path: Path) -> None:
+def test_all_imports_of_a_page_are_fetched_at_once(tmp_path: Path) -> None:
     """Static imports, over several lines too, each once; not those inside functions, nor what does not exist."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/a.js").write_text(

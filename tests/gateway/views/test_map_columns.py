@@ -112,7 +112,7 @@ def cut_node(node: str) -> ev.NodeJoined:
     return ev.NodeJoined(cause="r", node=node, incarnation="i", boot_id="b", inventory=inventory)
 
 
-def test_columns_say_what_the_map_says() -> None:
+def test_columns_equal_the_map() -> None:
     """Whole GPUs, shares, instances, odd indices, faults, racks, a node without GPUs."""
     book = Logbook()
     book.write(joined("n1", 2, {RACK: "r1"}), joined("n2", 2), joined("n3", 0), cut_node("n4"))
@@ -192,7 +192,7 @@ def _fault(node: str) -> ev.GpuFaulted:
     return ev.GpuFaulted(cause="r", node=node, gpu=f"GPU-{node}-1", code="xid79")
 
 
-def test_a_reader_of_changes_has_what_a_reader_of_everything_has() -> None:
+def test_changes_lead_to_the_whole_map() -> None:
     """A random log, looked at after any number of steps: after each answer the nodes and pools are those of the map."""
     for seed in range(30):
         day = RandomDay(random.Random(seed))
@@ -209,7 +209,7 @@ def test_a_reader_of_changes_has_what_a_reader_of_everything_has() -> None:
         assert sent < 3 * answers, "most answers are of few nodes"
 
 
-def test_a_cursor_that_is_of_no_use_brings_everything() -> None:
+def test_a_useless_cursor_brings_everything() -> None:
     """None, another process's, one of the future, nonsense, one before a node went or changed its pool."""
     book = Logbook()
     book.write(joined("n1"), joined("n2"))

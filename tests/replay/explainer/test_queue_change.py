@@ -45,7 +45,7 @@ def told(core: QueueCore, command: cmd.ApplyQueues, now_ns: int) -> QueueChangeO
 
 @pytest.mark.parametrize("reclaim", [False, True])
 @pytest.mark.parametrize("maxima", [{"q": 6}, {"q": 24}, {"q": 16}, {"q": 0}, {"other": 0, "q": 20}, {"new": 3}])
-def test_what_is_told_is_what_then_happens(maxima: dict[str, int], reclaim: bool) -> None:
+def test_a_preview_equals_the_later_decisions(maxima: dict[str, int], reclaim: bool) -> None:
     """Runs that yield, offers that are taken back, jobs that are offered, in the order of the decisions."""
     world = crowded()
     fields: dict[str, Any] = {"queues": change(**maxima), "reclaim": reclaim}
@@ -64,7 +64,7 @@ def test_what_is_told_is_what_then_happens(maxima: dict[str, int], reclaim: bool
     assert {each.gpu_milli for each in (*found.yields, *found.offered)} <= {4000}
 
 
-def test_a_change_that_would_be_refused_is_refused_in_the_same_words() -> None:
+def test_a_refused_change_is_refused_in_the_same_words() -> None:
     """Guarantees beyond what is above; the removal of a queue with jobs."""
     world = crowded()
     for fields in (
