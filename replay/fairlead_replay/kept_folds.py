@@ -9,7 +9,7 @@ import gc
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -19,6 +19,10 @@ from fairlead_bus.core import Core
 from fairlead_bus.log import LogHead, LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
 from fairlead_schemas.wire import subjects
+
+if TYPE_CHECKING:
+    from fairlead_placer.core import PlacerCore
+    from fairlead_queue.core import QueueCore
 
 #: After folding for so long everybody else on the loop gets a turn. A commit is never split: it takes some
 #: milliseconds, 50 where it makes hundreds of lanes.
@@ -197,3 +201,17 @@ class Folds[C: Core]:
             self.reached = fold.sequence
             self.folded += fold.sequence - before
         return fold
+
+
+def queue_kind() -> "CoreKind[QueueCore]":
+    """Return the queue's core, imported here: with numpy the cores take more memory than the rest of a process."""
+    from fairlead_queue.core import QueueCore
+
+    return CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore)
+
+
+def placer_kind() -> "CoreKind[PlacerCore]":
+    """Return the placer's core, imported here."""
+    from fairlead_placer.core import PlacerCore
+
+    return CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore)

@@ -19,7 +19,7 @@ import structlog
 from fairlead_bus import bus_faults
 from fairlead_bus.environment_settings import number
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
-from fairlead_replay.kept_folds import CoreKind, Fold, Folds, NotYet
+from fairlead_replay.kept_folds import Fold, Folds, NotYet, placer_kind, queue_kind
 from fairlead_replay.scrub import PERCENT, Scrub
 from fairlead_schemas.queries.explainer import (
     ANSWER_S,
@@ -40,7 +40,6 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 
 if TYPE_CHECKING:
-    from fairlead_placer.core import PlacerCore
     from fairlead_queue.core import QueueCore
 
 NAME = "explainer"
@@ -66,7 +65,7 @@ class Explainer:
         scrub_percent: float = PERCENT,
     ) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
-        self._folds, self._placers = Folds(bus, _queue), Folds(bus, _placer)
+        self._folds, self._placers = Folds(bus, queue_kind), Folds(bus, placer_kind)
         self._both = (self._folds, self._placers)
         #: Answers in the making, and the turn that they have one after the other, in the order of arrival.
         self._answers: set[asyncio.Task[bytes]] = set()
@@ -202,8 +201,9 @@ class Explainer:
         """Compute the answer to a question. The cores' functions may scan thousands of jobs: they run on a thread."""
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
+        from fairlead_queue.change_preview import queue_change
         from fairlead_queue.standing import standings
-        from fairlead_replay.explainer.answers import defrag, packing, queue_change, why
+        from fairlead_replay.explainer.answers import defrag, packing, why
 
         match ask:
             case AskWhy():
@@ -222,8 +222,8 @@ class Explainer:
                 return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool, away)
             case AskQueueChange():
                 fold = await self._folds.at(0, deadline)
-                now_ns = max(self._clock(), fold.core.state.at_ns)
-                return await asyncio.to_thread(queue_change, fold.core, fold.sequence, ask.command, now_ns)
+                found = await asyncio.to_thread(queue_change, fold.core, fold.sequence, ask.command, self._clock())
+                return ExplainerAnswer(sequence=fold.sequence, change=found)
             case AskDryRun():
                 return await self._dry_runs(ask, await self._folds.at(0, deadline), deadline)
 
@@ -239,18 +239,6 @@ class Explainer:
                 raise TimeoutError(f"{tried}; ask again, for fewer at once")
             outcomes.append(await asyncio.to_thread(dry_run, fold.core.state, command, now_ns))
         return ExplainerAnswer(sequence=fold.sequence, outcomes=tuple(outcomes))
-
-
-def _queue() -> "CoreKind[QueueCore]":
-    from fairlead_queue.core import QueueCore
-
-    return CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore)
-
-
-def _placer() -> "CoreKind[PlacerCore]":
-    from fairlead_placer.core import PlacerCore
-
-    return CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore)
 
 
 def _is_past(deadline: float) -> bool:

@@ -130,7 +130,7 @@ class AskQueueChange(_Words, frozen=True, kw_only=True, tag=True):
 Ask = AskWhy | AskDryRun | AskDefrag | AskPacking | AskQueues | AskQueueChange
 
 
-class ConcernedJob(_Words, frozen=True, kw_only=True):
+class JobOfChange(_Words, frozen=True, kw_only=True):
     """A job that a change of queues would concern at once."""
 
     job: str
@@ -148,9 +148,9 @@ class QueueChangeOutcome(_Words, frozen=True, kw_only=True):
     unchanged: int = 0
     #: Runs that would be asked to yield, offers that would be withdrawn, and jobs that would be offered next; in this order
     #: by the queue's own next decisions. At most CONCERNED_MAX of each.
-    yields: tuple[ConcernedJob, ...] = ()
-    withdrawn: tuple[ConcernedJob, ...] = ()
-    offered: tuple[ConcernedJob, ...] = ()
+    yields: tuple[JobOfChange, ...] = ()
+    withdrawn: tuple[JobOfChange, ...] = ()
+    offered: tuple[JobOfChange, ...] = ()
 
 
 #: Jobs of each kind that a `QueueChangeOutcome` names.

@@ -86,7 +86,7 @@ def _document(sight: Sight, found: explainer.QueueChangeOutcome, sequence: int) 
     )
 
 
-def _shown(sight: Sight, jobs: Iterable[explainer.ConcernedJob]) -> list[ConcernedJob]:
+def _shown(sight: Sight, jobs: Iterable[explainer.JobOfChange]) -> list[ConcernedJob]:
     rows, name_of = sight.views.jobs.rows, sight.views.name_of
     seen = [(each, rows[each.job]) for each in jobs if each.job in rows and sight.job(rows[each.job])]
     return [
