@@ -132,3 +132,33 @@ def test_all_gateways_are_named_where_none_can_be_reached() -> None:
     named = pytest.raises(Unreachable, match="http://a:1, http://b:2 cannot be reached")
     with Transport("http://a:1,http://b:2", user="ada", transport=httpx.MockTransport(refuse)) as wire, named:
         wire._get("/v1/jobs")
+
+
+def _chunked(*pieces: bytes, is_whole: bool) -> bytes:
+    """An answer of output in chunks; one that is not whole breaks off."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return head + chunks + (b"0\r\n\r\n" if is_whole else b"")
+
+
+@pytest.mark.parametrize("addresses", [1, 2])
+def test_output_is_followed_over_the_end_of_a_gateway(
+    run: Run, addresses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind one address or at the next one: no error, and every byte once. The second gateway has more of the output."""
+    answers = [_chunked(b"one\ntw", is_whole=False), _chunked(b"one\n", b"two\nth", b"ree\n", is_whole=True)]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for answer in answers:
+                with listening.accept()[0] as connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("FAIRLEAD_URL", ",".join([url, url.replace("127.0.0.1", "localhost")][:addresses]))
+        ran = run("logs", "-f", "812")
+        thread.join()
+    assert (ran.code, ran.out, ran.err) == (0, "one\ntwo\nthree\n", "")

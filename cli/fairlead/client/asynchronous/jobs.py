@@ -251,13 +251,27 @@ class AsyncJobsRequests(AsyncTransport):
         tail: int = 0,
         skip: int = 0,
     ) -> AsyncIterator[bytes]:
-        """A job's output as it comes, without its first `skip` bytes, or its last lines; with `follow` until the job has ended."""
+        """A job's output as it comes, without its first `skip` bytes, or its last lines; with `follow` until the job has ended. Output that is
+        followed from its start continues at another gateway, behind what was yielded, if one ends; it is waited for, WAIT_AWAY_S at most.
+        """
         query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt, "tail": tail or None})
-        async with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
-            async for piece in answer.aiter_bytes():
-                if len(piece) > skip:
-                    yield piece[skip:]
-                skip = max(0, skip - len(piece))
+        answered: float | None = None
+        while True:
+            left = skip
+            try:
+                async with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
+                    async for piece in answer.aiter_bytes():
+                        answered = time.monotonic()
+                        if len(piece) > left:
+                            skip += len(piece) - left
+                            yield piece[left:]
+                        left = max(0, left - len(piece))
+                return
+            except Unreachable:
+                if not follow or tail or answered is None or time.monotonic() - answered > WAIT_AWAY_S:
+                    raise
+                self._turn_to_next()
+                await pause(POLL_LAST_S)
 
     async def follow(self, job_id: str, *, seen: Callable[[Job], None] | None = None) -> AsyncIterator[bytes]:
         """Yield a job's output, of one attempt after another, until it has ended. `seen` is called at every look, for the last time

@@ -245,13 +245,27 @@ class JobsRequests(Transport):
         tail: int = 0,
         skip: int = 0,
     ) -> Iterator[bytes]:
-        """A job's output as it comes, without its first `skip` bytes, or its last lines; with `follow` until the job has ended."""
+        """A job's output as it comes, without its first `skip` bytes, or its last lines; with `follow` until the job has ended. Output that is
+        followed from its start continues at another gateway, behind what was yielded, if one ends; it is waited for, WAIT_AWAY_S at most.
+        """
         query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt, "tail": tail or None})
-        with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
-            for piece in answer.iter_bytes():
-                if len(piece) > skip:
-                    yield piece[skip:]
-                skip = max(0, skip - len(piece))
+        answered: float | None = None
+        while True:
+            left = skip
+            try:
+                with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
+                    for piece in answer.iter_bytes():
+                        answered = time.monotonic()
+                        if len(piece) > left:
+                            skip += len(piece) - left
+                            yield piece[left:]
+                        left = max(0, left - len(piece))
+                return
+            except Unreachable:
+                if not follow or tail or answered is None or time.monotonic() - answered > WAIT_AWAY_S:
+                    raise
+                self._turn_to_next()
+                pause(POLL_LAST_S)
 
     def follow(self, job_id: str, *, seen: Callable[[Job], None] | None = None) -> Iterator[bytes]:
         """Yield a job's output, of one attempt after another, until it has ended. `seen` is called at every look, for the last time
