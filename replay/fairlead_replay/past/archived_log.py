@@ -79,7 +79,7 @@ class ArchivedLog:
     def _reaches(self, first: int, stored: Stored | None) -> bool:
         try:
             both = self.piece(first - 1, 2)
-        except (LogDamaged, NoArchive) as error:
+        except LogDamaged as error:
             log.warning("archive is not used", path=str(self._directory), reason=str(error))
             return False
         if not both:
@@ -91,12 +91,12 @@ class ArchivedLog:
         return True
 
     def piece(self, sequence: int, count: int) -> list[Stored]:
-        """Return up to so many commits of the archive from a sequence on. Raises LogDamaged, NoArchive."""
+        """Return up to so many commits of the archive from a sequence on. Raises LogDamaged, also where there is no archive any more."""
         try:
             return list(islice(self._from(sequence), count))
         except ArchiveDamaged as error:
             raise LogDamaged(error.sequence or sequence, f"archive: {error}") from error
-        except ExportError as error:
+        except (ExportError, NoArchive, OSError) as error:
             raise LogDamaged(sequence, f"archive: {error}") from error
 
     def _from(self, sequence: int) -> Iterator[Stored]:

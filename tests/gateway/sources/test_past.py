@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Stored
+from fairlead_gateway.errors import HttpError
 from fairlead_gateway.sources import historical_views
 from fairlead_gateway.sources.historical_views import AT_HEADER
 from fairlead_gateway.views.fold import Views
@@ -179,6 +180,9 @@ async def test_a_trimmed_log_has_its_earliest_moment(one_log: list[Stored]) -> N
             answer = await gateway.get("/v1/jobs", at)
             assert answer.status_code == 410
             assert "the earliest is sequence 21" in answer.json()["detail"]
+        with pytest.raises(HttpError, match="the earliest is sequence 21"):
+            await gateway.gateway.past.place("20")
+        assert (await gateway.gateway.past.place("22")).sequence == 22, "commits before are not looked for"
 
 
 async def test_a_damaged_log_gives_no_answer_behind_the_damage(one_log: list[Stored]) -> None:
@@ -190,6 +194,8 @@ async def test_a_damaged_log_gives_no_answer_behind_the_damage(one_log: list[Sto
         answer = await gateway.get("/v1/jobs", 60)
         assert answer.status_code == 503
         assert "51" in answer.json()["detail"]
+        with pytest.raises(HttpError, match="51"):
+            await gateway.gateway.past.place("60")
 
 
 async def test_a_gateway_alone_folds_a_bounded_number_of_events(

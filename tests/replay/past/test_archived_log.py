@@ -115,6 +115,21 @@ async def test_a_damaged_archive_gives_no_answer_behind_the_damage(messages: lis
             assert (await now.get("/v1/cluster", len(messages))).status_code == 200
 
 
+async def test_an_archive_that_is_gone_is_damage(messages: list[Stored], tmp_path: Path) -> None:
+    """It was there at the start: readers stop with the sequence, and begin nowhere else."""
+    directory = archive(tmp_path / "archive", messages)
+    async with StandingGateway(messages) as now:
+        trim(now)
+        bus = with_archive(now.bus, directory)
+        assert (await bus.state(subjects.LOG)).first == 1
+        directory.rename(tmp_path / "away")
+        with pytest.raises(LogDamaged, match="archive"):
+            await bus.read(subjects.LOG, 5)
+        tail = await bus.tail(subjects.LOG, after=5)
+        with pytest.raises(LogDamaged, match="archive"):
+            await tail.next()
+
+
 async def test_a_whole_log_needs_no_archive(messages: list[Stored], tmp_path: Path) -> None:
     """Nothing of it is read while the log holds everything; what changes the bus goes to the bus."""
     async with StandingGateway(messages) as now:

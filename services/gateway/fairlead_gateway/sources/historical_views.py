@@ -86,6 +86,10 @@ def bad_moment(message: str, field: str = "at") -> HttpError:
     return HttpError(400, "invalid_moment", f"{field}: {message}", errors=errors, hint=hint)
 
 
+def _damaged(error: LogDamaged) -> HttpError:
+    return HttpError(503, "log_damaged", str(error), hint="docs/how-to/damage.md has the repair")
+
+
 class HistoricalViews:
     """Answers `at=`. `clock`: Unix ns."""
 
@@ -143,13 +147,16 @@ class HistoricalViews:
         """Return the place in the log that a moment means, without a fold; "": the present. Raise HttpError as `views_at` does."""
         if not at:
             return LogPlace()
-        sequence = await self.sequence_at(at, "at")
-        reader, at_ns = LogReader(self._bus, after=max(0, sequence - PLACE_COMMITS), anchored=False), 0
+        sequence, first = await self.sequence_at(at, "at"), (await self._bus.state(subjects.LOG)).first
+        after, at_ns = max(0, first - 1, sequence - PLACE_COMMITS), 0
+        reader = LogReader(self._bus, after=after, anchored=False)
         try:
             while reader.chain.last < sequence:
                 for commit in await reader.next_checked():
                     if commit.seq <= sequence:
                         at_ns = max(at_ns, commit.envelope.at_ns)
+        except LogDamaged as error:
+            raise _damaged(error) from None
         finally:
             await reader.close()
         return LogPlace(sequence, at_ns)
@@ -212,7 +219,7 @@ class HistoricalViews:
         try:
             made = await self._fold_from(base, wanted, last)
         except LogDamaged as error:
-            raise HttpError(503, "log_damaged", str(error), hint="docs/how-to/damage.md has the repair") from None
+            raise _damaged(error) from None
         if not made.views.sequence:
             raise await self._gone(first)
         return made
