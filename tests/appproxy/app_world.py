@@ -18,6 +18,7 @@ from fairlead_schemas.wire.app_sessions import (
     ConnectApp,
     EnterApp,
     EntriesEnded,
+    FindEntry,
     RenewEntries,
 )
 from fairlead_schemas.wire.tunnels import NODE_END, PATH, digest
@@ -158,6 +159,7 @@ class AppWorld:
     async def _answered(self, question: AppQuestion) -> AppAnswer | EntriesEnded:
         if isinstance(question, RenewEntries):
             return self.ended
+        assert isinstance(question, EnterApp | FindEntry | ConnectApp)
         if question.label in self.gone:
             return AppAnswer(status=410, words="it has ended")
         if isinstance(question, EnterApp):

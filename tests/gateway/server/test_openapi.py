@@ -26,6 +26,8 @@ LISTS = {
     "/v1/nodes": ("nodes", "list_nodes", "Node"),
     "/v1/queues": ("queues", "list_queues", "Queue"),
     "/v1/pools": ("queues", "list_pools", "Pool"),
+    "/v1/services": ("services", "list_services", "ServiceInfo"),
+    "/v1/services/{service}/keys": ("services", "list_service_keys", "ServiceKeyInfo"),
     "/v1/prices": ("usage", "list_prices", "Price"),
     "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"),
     "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
