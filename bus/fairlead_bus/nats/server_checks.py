@@ -138,6 +138,11 @@ class _Page(msgspec.Struct):
     jetstream: _Jetstream = msgspec.field(default_factory=_Jetstream)
 
     @property
+    def members(self) -> frozenset[str]:
+        """This server and the others that it knows."""
+        return self.others | {self.server_name}
+
+    @property
     def others(self) -> frozenset[str]:
         """The other servers of its cluster; none for a server alone, or of a cluster that is only just being formed."""
         meta = self.jetstream.meta
@@ -171,7 +176,7 @@ async def check_servers(addresses: Addresses, *, seen_before: bool = False) -> N
 
 
 def check_one_cluster(pages: Mapping[str, _Page]) -> None:
-    """Raises ServerUnfit where two of several servers do not know each other: half of the clients would work on another log."""
+    """Raises ServerUnfit where two of several servers know no server in common: half of the clients would work on another log."""
     found = [(monitor, page) for monitor, page in pages.items() if page.server_name]
     for monitor, page in found:
         for other_monitor, other in found:
@@ -180,8 +185,9 @@ def check_one_cluster(pages: Mapping[str, _Page]) -> None:
                     f"nats-server {other.server_name} at {other_monitor} runs alone, and {page.server_name} at {monitor} is of a"
                     f" cluster: FAIRLEAD_NATS names the servers of one cluster (docs/how-to/three-servers.md)"
                 )
-            is_known = page.server_name == other.server_name or other.server_name in page.others
-            if page.others and other.others and not is_known:
+            # While a cluster is being formed, a server knows only some of the others.
+            are_strangers = page.members.isdisjoint(other.members)
+            if page.others and other.others and are_strangers:
                 raise ServerUnfit(
                     f"nats-server {other.server_name} at {other_monitor} is of another cluster than {page.server_name} at {monitor}:"
                     " FAIRLEAD_NATS names the servers of one cluster"

@@ -19,11 +19,12 @@ from tests.kit.nats_cluster import NatsCluster
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 type Promise = Callable[[BusWorld], Awaitable[None]]
 
-#: These stop the only server, which three servers do not have.
+#: These are about the only server, which three servers do not have, or stop it.
 OF_ONE_SERVER = {
     contract.test_unknown_outcome_that_was_stored_can_be_read_back,
     contract.test_unknown_outcome_that_was_not_stored_can_be_sent_again,
     contract.test_a_stopped_server_is_unavailable_and_comes_back_with_everything,
+    contract.test_copies_of_a_single_server_are_its_own,
 }
 PROMISES: list[Promise] = [
     found

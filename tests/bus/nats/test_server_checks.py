@@ -128,11 +128,11 @@ async def test_a_server_of_another_cluster_is_refused_by_name(
         await check_servers(THREE)
 
 
-@pytest.mark.parametrize("third", [member("c", "a", "b"), member("c"), MEMBERS[0]])
+@pytest.mark.parametrize("third", [member("c", "a", "b"), member("c", "b"), member("c"), MEMBERS[0]])
 async def test_servers_that_know_each_other_are_one_cluster(
     pages: Callable[..., None], third: dict[str, object]
 ) -> None:
-    """Also while one of them has no leader of the metadata yet, and where one is named twice."""
+    """Also while one of them has no leader of the metadata yet, or knows only one other, and where one is named twice."""
     pages(*MEMBERS, third)
     await check_servers(THREE)
 
