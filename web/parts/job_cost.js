@@ -9,7 +9,7 @@ export function JobCost({ job }) {
   const [refused, setRefused] = useState("");
   useEffect(() => {
     const ending = new AbortController();
-    const query = `SELECT attempt, node, model, min(begins_at)::VARCHAR, sum(gpu_hours), per_gpu_hour::VARCHAR, any_value(currency), sum(cost) FROM costs WHERE job = '${job.id.replaceAll("'", "''")}' GROUP BY attempt, node, model, per_gpu_hour ORDER BY attempt, node`;
+    const query = `SELECT attempt, node, model, date_trunc('second', min(begins_at))::VARCHAR, sum(gpu_hours), per_gpu_hour::VARCHAR, any_value(currency), sum(cost) FROM costs WHERE job = '${job.id.replaceAll("'", "''")}' GROUP BY attempt, node, model, per_gpu_hour ORDER BY attempt, node`;
     sql(query, { signal: ending.signal }).then(
       (answer) => setRows(answer.rows),
       (error) => {

@@ -1,6 +1,6 @@
-// GPUs that a queue and those below it have held over the last day, against its guarantee, maximum and fair share of now.
+// GPUs that a queue and those below it have held over the last day, or since the log began, against its guarantee, maximum and fair share of now.
 import { html, useEffect, useState } from "../lib/html.js";
-import { gpus } from "../lib/format.js";
+import { duration, gpus } from "../lib/format.js";
 import { sql } from "../lib/rows_of_sql.js";
 
 const HOURS = 24;
@@ -10,8 +10,8 @@ const [WIDTH, HEIGHT] = [600, 110];
 /** GPUs held at each of the steps, by runs of a queue and of those below it. @param {string} path */
 function query(path) {
   const named = path.replaceAll("'", "''");
-  return `WITH last AS (SELECT max(time)::TIMESTAMP AS time FROM events),
-steps AS (SELECT step, last.time - to_seconds((${STEPS} - step) * ${(HOURS * 3600) / STEPS}) AS at FROM last, range(${STEPS + 1}) AS each(step)),
+  return `WITH span AS (SELECT max(time)::TIMESTAMP AS last, greatest(min(time), max(time) - INTERVAL ${HOURS} HOUR)::TIMESTAMP AS first FROM events),
+steps AS (SELECT step, make_timestamp_ns(CAST(epoch_ns(first) + (epoch_ns(last) - epoch_ns(first)) * step / ${STEPS} AS BIGINT))::TIMESTAMP AS at FROM span, range(${STEPS + 1}) AS each(step)),
 held AS (SELECT r.placed_at, r.ended_at, r.gpu_count FROM runs r JOIN jobs j ON j.id = r.job WHERE j.queue = '${named}' OR starts_with(j.queue, '${named}/'))
 SELECT steps.step, epoch_ms(any_value(steps.at)), coalesce(sum(r.gpu_count), 0) FROM steps LEFT JOIN held r
 ON r.placed_at <= steps.at AND (r.ended_at IS NULL OR r.ended_at > steps.at)
@@ -43,8 +43,9 @@ export function SharePlot({ queue }) {
   const most = Math.max(1, ...held, ...lines.map((each) => each.value / 1000)) * 1.08;
   const x = (/** @type {number} */ step) => (WIDTH * step) / STEPS;
   const y = (/** @type {number} */ amount) => HEIGHT - (HEIGHT * amount) / most;
-  const words = `GPUs held by ${queue.path} over the last ${HOURS} hours: now ${held.at(-1) ?? 0}, at most ${Math.max(0, ...held)}`;
-  return html`<h2>Last ${HOURS} hours</h2>
+  const span = duration((Number(rows.at(-1)?.[1] ?? 0) - Number(rows[0]?.[1] ?? 0)) / 1000);
+  const words = `GPUs held by ${queue.path} over the last ${span}: now ${held.at(-1) ?? 0}, at most ${Math.max(0, ...held)}`;
+  return html`<h2>Last ${span}</h2>
     <svg class="share-plot" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${words}>
       <title>${words}</title>
       <path class="held" d=${`M0 ${HEIGHT}${held.map((amount, step) => `L${x(step).toFixed(1)} ${y(amount).toFixed(1)}`).join("")}L${WIDTH} ${HEIGHT}Z`} />
