@@ -3,8 +3,14 @@
 An empty value counts as not given. Each module lists the settings that it reads.
 """
 
+import os
+import posixpath
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import msgspec
+
+from fairlead_schemas.policies.storage import Backend
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.image_names import Registries, parse_registries
 
@@ -69,3 +75,46 @@ def registries(env: Mapping[str, str]) -> Registries | None:
         return parse_registries(text)
     except ValueError as error:
         raise BadSetting(f"FAIRLEAD_REGISTRIES: {error}") from error
+
+
+STORAGE = "FAIRLEAD_STORAGE"
+#: Where no volumes are.
+_SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run", "/var/lib/docker", "/var/lib/containerd")
+
+
+class StoragePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Place of a class of storage on a machine: a directory of the process's user alone, with a directory or an image for each volume."""
+
+    path: str
+    #: That of the class; a class with another one is not used here.
+    backend: Backend
+
+
+def storage_places(env: Mapping[str, str]) -> dict[str, StoragePlace]:
+    """FAIRLEAD_STORAGE: a TOML (or, named .json, JSON) file of the places of classes on this machine; {} without it. Raises BadSetting."""
+    if not env.get(STORAGE):
+        return {}
+    path = Path(env[STORAGE])
+    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
+    try:
+        places = decode(path.read_bytes(), type=dict[str, StoragePlace])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{STORAGE}: {path} cannot be read: {error}") from error
+    for name, place in places.items():
+        if not is_token(name):
+            raise BadSetting(f'{STORAGE}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
+        if fault := _place_fault(place.path):
+            raise BadSetting(f'{STORAGE}: {name}: expected {fault}, found "{place.path}"')
+    return places
+
+
+def _place_fault(path: str) -> str:
+    """Return what is expected of the place of a class where it is otherwise; "" where it is so."""
+    if not posixpath.isabs(path) or posixpath.normpath(path) != path or path == "/" or not Path(path).is_dir():
+        return "the full path of a directory that is there"
+    if any(f"{path}/".startswith(f"{system}/") for system in _SYSTEM):
+        return f"a directory outside of {', '.join(_SYSTEM)}"
+    status = Path(path).stat()
+    if status.st_mode & 0o077 or status.st_uid not in (0, os.getuid()):
+        return f"a directory of this process's user that is closed to all others (chmod 700 {path})"
+    return ""

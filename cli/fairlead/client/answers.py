@@ -58,6 +58,18 @@ class Headers(Protocol):
         ...
 
 
+class FilePart(NamedTuple):
+    """Bytes of a file, with what is known of the whole file."""
+
+    data: bytes
+    size: int
+    #: Changes with the file's content.
+    tag: str
+    #: SHA-256 in hex digits; "" where it was not asked for.
+    digest: str
+    offset: int
+
+
 class Answer(NamedTuple):
     """Status, headers and whole body of an answer."""
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -159,6 +160,46 @@ def delete_volume(name: VolumeName, yes: Yes = False, output: Output = Format.ta
     with connect() as client:
         gone = client.delete_volume(name)
     _write(gone, output, f"{gone.name}: deleted")
+
+
+@volumes.command("put")
+def put_volume_file(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)],
+    place: Annotated[str, typer.Argument(metavar="VOLUME:PATH", help="Where it goes.", show_default=False)],
+) -> None:
+    """Send a file into a volume; jobs see it once it is whole. Sent again after a break, it goes on where it was.
+
+    fairlead volumes put model.pt data:runs/7/model.pt
+    """
+    from fairlead.sync.volume_files import parse_volume_path, put_file
+
+    where = parse_volume_path(place)
+    with connect() as client:
+        size = put_file(client, source.expanduser(), where, _progress_of(where.path))
+    terminal.note(f"{where.volume}:{where.path}: {format_bytes(size)}")
+
+
+@volumes.command("get")
+def get_volume_file(
+    place: Annotated[str, typer.Argument(metavar="VOLUME:PATH", help="The file.", show_default=False)],
+    destination: Annotated[
+        str,
+        typer.Argument(metavar="[DEST]", help="Where it goes; by default here, under its name.", show_default=False),
+    ] = "",
+) -> None:
+    """Fetch a file of a volume. Fetched again after a break, it goes on where it was.
+
+    fairlead volumes get data:runs/7/model.pt
+    """
+    from fairlead.sync.volume_files import get_file, parse_volume_path
+
+    where = parse_volume_path(place)
+    name = where.path.rpartition("/")[2]
+    there = Path(destination or name).expanduser()
+    there = there / name if there.is_dir() else there
+    with connect() as client:
+        size = get_file(client, where, there, _progress_of(where.path))
+    terminal.note(f"{there}: {format_bytes(size)}")
 
 
 @volumes.command("classes")
@@ -329,3 +370,16 @@ REPORTED_BYTES = 16 * 2**20
 def _progress(dataset: DatasetInfo, before: int, size: int) -> None:
     if before // REPORTED_BYTES != size // REPORTED_BYTES:
         terminal.note(f"{dataset.id}: {format_bytes(size)} of {format_bytes(dataset.size_bytes)}")
+
+
+def _progress_of(name: str) -> Callable[[int, int], None]:
+    """Return a reporter of (bytes, all bytes) of one file."""
+    reported = 0
+
+    def note(done: int, total: int) -> None:
+        nonlocal reported
+        if done // REPORTED_BYTES != reported // REPORTED_BYTES:
+            terminal.note(f"{name}: {format_bytes(done)} of {format_bytes(total)}")
+        reported = done
+
+    return note

@@ -6,6 +6,7 @@
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.core.lease import NAME as LEASE
 from fairlead_agent.devices.labels import rack_labels
 from fairlead_agent.files import refusal
-from fairlead_bus.environment_settings import BadSetting
+from fairlead_bus.environment_settings import STORAGE, BadSetting
 from fairlead_schemas.wire.conditions import UNHEARD_MAX, Condition, ConditionCode
 
 READY_S = 60.0
@@ -347,7 +348,14 @@ class Stack:
         monitor = {"FAIRLEAD_NATS_MONITOR": self._monitor} if self._monitor else {}
         # One for all lives of the app proxy: an open page of an application continues where it is.
         proxy = {"FAIRLEAD_APPPROXY_PORT": os.environ.get("FAIRLEAD_APPPROXY_PORT") or str(nats_server.free_port())}
-        return {**os.environ, **monitor, **proxy}
+        return {STORAGE: str(self._storage()), **os.environ, **monitor, **proxy}
+
+    def _storage(self) -> Path:
+        """Write the file by which nodes and gateway have a class of storage `shared` in the data directory, and return its path."""
+        place, file = self.options.data.absolute() / "storage", self.options.data / "storage.toml"
+        place.mkdir(mode=0o700, exist_ok=True)
+        file.write_text(f'[shared]\npath = {json.dumps(str(place))}\nbackend = "directory"\n')
+        return file.absolute()
 
     def _until(self, condition: Callable[[], bool], name: str, why: Callable[[], list[Condition]] = list) -> None:
         """Wait. Raises FairleadError after READY_S: the conditions of `why`, or the last line of the process's log."""

@@ -58,3 +58,12 @@ class StorageChanged(msgspec.Struct, kw_only=True):
 
     name: str
     sequence: int
+
+
+class UploadInfo(msgspec.Struct, kw_only=True):
+    """Upload of a file into a volume that is not whole yet: the next byte is that at `offset`."""
+
+    id: str
+    path: str
+    length: int
+    offset: int

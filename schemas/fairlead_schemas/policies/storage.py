@@ -44,6 +44,11 @@ def volume_variable(name: str) -> str:
     return "FAIRLEAD_VOLUME_" + name.upper().replace("-", "_")
 
 
+def volume_directory(name: str, made: int) -> str:
+    """Return the name of a volume's directory in the place of its class."""
+    return f"{made}-{name}"
+
+
 class VolumeOwner(NamedTuple):
     """Owner of a volume or dataset: a user, a project, or a queue with all queues below it."""
 

@@ -67,8 +67,18 @@ import msgspec
 from fairlead_agent.core.cpu_pinning import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
-from fairlead_bus.environment_settings import BadSetting, one_of, registries, seconds, token, whole
-from fairlead_schemas.policies.storage import STORAGE_LABEL, Backend
+from fairlead_bus.environment_settings import (
+    STORAGE,
+    BadSetting,
+    StoragePlace,
+    one_of,
+    registries,
+    seconds,
+    storage_places,
+    token,
+    whole,
+)
+from fairlead_schemas.policies.storage import STORAGE_LABEL
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.image_names import Registries
@@ -132,7 +142,7 @@ def with_arguments(env: Mapping[str, str], arguments: Any) -> dict[str, str]:
     return values
 
 
-STORAGE, MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_STORAGE", "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
+MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
 #: A job that has one of these paths, or writes below it, has the machine: no mistake in a file may give them
 #: away.
 NEVER = (
@@ -159,14 +169,6 @@ class NodeMount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     projects: list[str] = []
 
 
-class StoragePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Place of a class of storage on the node: a directory of the agent's user alone, in which each volume is a directory or an image."""
-
-    path: str
-    #: That of the class; a class with another one is not mounted here.
-    backend: Backend
-
-
 class Grants(NamedTuple):
     """Everything that jobs may have. An empty path: there is none."""
 
@@ -180,30 +182,22 @@ class Grants(NamedTuple):
 def grants_from_environment(env: Mapping[str, str]) -> Grants:
     """Read and check the grants. The mounts' file is read now, and again when the agent restarts. Raises BadSetting."""
     mounts = read_mounts(Path(env[MOUNTS])) if env.get(MOUNTS) else {}
-    storage = _read_places(STORAGE, Path(env[STORAGE]), StoragePlace) if env.get(STORAGE) else {}
-    for name, place in storage.items():
-        _private_directory({f"{STORAGE}: {name}": place.path}, f"{STORAGE}: {name}")
-    return Grants(mounts, _directory(env, VOLUMES), _private_directory(env, SECRETS), storage)
+    return Grants(mounts, _directory(env, VOLUMES), _private_directory(env, SECRETS), storage_places(env))
 
 
 def read_mounts(path: Path) -> dict[str, NodeMount]:
-    """Return the mounts of a file. Raises BadSetting naming what is wrong."""
-    return _read_places(MOUNTS, path, NodeMount)
-
-
-def _read_places[T: (NodeMount, StoragePlace)](setting: str, path: Path, kind: type[T]) -> dict[str, T]:
-    """Return {name: directory of the node} of a file. Raises BadSetting naming what is wrong."""
+    """A file of mounts. Raises BadSetting naming what is wrong."""
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
     try:
-        places = decode(path.read_bytes(), type=dict[str, kind])
+        mounts = decode(path.read_bytes(), type=dict[str, NodeMount])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadSetting(f"{setting}: {path} cannot be read: {error}") from error
-    for name, place in places.items():
+        raise BadSetting(f"{MOUNTS}: {path} cannot be read: {error}") from error
+    for name, mount in mounts.items():
         if not is_token(name):
-            raise BadSetting(f'{setting}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
-        if fault := _host_path_fault(place.path):
-            raise BadSetting(f'{setting}: {name}: {fault}, found "{place.path}"')
-    return places
+            raise BadSetting(f'{MOUNTS}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
+        if fault := _host_path_fault(mount.path):
+            raise BadSetting(f'{MOUNTS}: {name}: {fault}, found "{mount.path}"')
+    return mounts
 
 
 def _host_path_fault(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 
 from fairlead_bus import bus_faults
-from fairlead_bus.environment_settings import registries, seconds
+from fairlead_bus.environment_settings import StoragePlace, registries, seconds, storage_places
 from fairlead_bus.log import Folded
 from fairlead_bus.pieces import PieceStore
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
@@ -72,6 +72,7 @@ from fairlead_gateway.routes import (
     submit,
     tokens,
     tunnels,
+    volume_files,
     whatif,
     why,
 )
@@ -95,6 +96,7 @@ from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.sources.past_client import PastClient
 from fairlead_gateway.sources.piece_renewal import PieceRenewal
 from fairlead_gateway.sources.service_queries import ExplainerClient
+from fairlead_gateway.sources.volume_files import VolumeFiles
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units.image_names import Registries
@@ -129,11 +131,13 @@ class GatewaySettings(NamedTuple):
     registries: Registries | None = None
     #: Hosts that rules of notifications may name.
     webhooks: AllowedHosts = AllowedHosts()
+    #: {class of storage: where this machine has it}, for files of volumes that are put and fetched here.
+    storage: Mapping[str, StoragePlace] = {}
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
         """Read FAIRLEAD_HTTP_*, FAIRLEAD_TLS_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON with its file, FAIRLEAD_OWNER_FILE,
-        FAIRLEAD_REGISTRIES, FAIRLEAD_NOTIFY_HOSTS and FAIRLEAD_NOTIFY_NETWORKS. Raises BadSetting.
+        FAIRLEAD_REGISTRIES, FAIRLEAD_NOTIFY_HOSTS, FAIRLEAD_NOTIFY_NETWORKS and FAIRLEAD_STORAGE. Raises BadSetting.
         """
         sign_on = sign_on_setting(env)
         return cls(
@@ -144,6 +148,7 @@ class GatewaySettings(NamedTuple):
             file=sign_on_file(sign_on),
             registries=registries(env),
             webhooks=allowed_hosts(env),
+            storage=storage_places(env),
         )
 
 
@@ -242,6 +247,7 @@ class Gateway:
             prices.routes(views, past, self.queue, waiter),
             services.routes(services.ServiceRoutes(views, bus, self.queue, waiter, registries)),
             storage.routes(storage.StorageRoutes(views, past, self.storage, waiter, self.accounts, self.pieces)),
+            volume_files.routes(views, VolumeFiles(self.settings.storage), self.callers),
             gpu_usage.usage_routes(views, bus, self.accounts, past),
             sql.routes(sql.SqlRoutes(views, bus, self.accounts, estimating)),
             status.routes(status.ClusterStatusRoutes(views, bus, self.processes, self.access, waiter)),

@@ -10,8 +10,8 @@ import pytest
 
 from fairlead_agent.linux import mounts
 from fairlead_agent.runtimes.stored_volumes import StoredVolumes, VolumeUnusable, quota_commands, run_tool
-from fairlead_agent.settings import StoragePlace, grants_from_environment
-from fairlead_bus.environment_settings import BadSetting
+from fairlead_agent.settings import grants_from_environment
+from fairlead_bus.environment_settings import BadSetting, StoragePlace
 from fairlead_schemas.policies.storage import Backend
 from fairlead_schemas.wire.volumes import VolumeGrant
 

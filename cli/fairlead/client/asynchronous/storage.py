@@ -1,14 +1,15 @@
 """Requests about storage: classes, volumes and datasets."""
 
+import base64
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from fairlead.client.answers import decode, query_of
+from fairlead.client.answers import FilePart, decode, query_of
 from fairlead.client.asynchronous.record import AsyncRecordRequests
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
-    from fairlead_schemas.http.storage import DatasetInfo, StorageChanged, StorageClassInfo, VolumeInfo
+    from fairlead_schemas.http.storage import DatasetInfo, StorageChanged, StorageClassInfo, UploadInfo, VolumeInfo
 
 
 class AsyncStorageRequests(AsyncRecordRequests):
@@ -68,6 +69,53 @@ class AsyncStorageRequests(AsyncRecordRequests):
 
         return decode((await self._send("DELETE", _path("volumes", name))).content, StorageChanged)
 
+    async def begin_upload(self, volume: str, path: str, length: int, digest: str) -> "UploadInfo":
+        """Begin to send a file into a volume, or find what was sent of it before. `digest`: its SHA-256 in hex digits. Raises Denied."""
+        from fairlead_schemas.http.storage import UploadInfo
+
+        words = {"path": path, "digest": digest}
+        metadata = ",".join(f"{name} {base64.b64encode(value.encode()).decode()}" for name, value in words.items())
+        headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": metadata}
+        return decode(
+            (await self._send("POST", f"{_path('volumes', volume)}/uploads", headers=headers)).content, UploadInfo
+        )
+
+    async def upload(self, volume: str, upload: str) -> "UploadInfo":
+        """Return the progress of an upload. Raises NotFound for one that is whole."""
+        from fairlead_schemas.http.storage import UploadInfo
+
+        return decode((await self._get(f"{_path('volumes', volume)}/uploads/{upload}")).content, UploadInfo)
+
+    async def send_upload(self, volume: str, upload: str, offset: int, data: bytes) -> int:
+        """Send bytes of an upload from an offset on, and return the next one. Raises Conflict for another offset than the server's."""
+        headers = {**_TUS, "Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
+        answer = await self._send(
+            "PATCH", f"{_path('volumes', volume)}/uploads/{upload}", content=data, headers=headers
+        )
+        return int(answer.headers.get("Upload-Offset") or offset + len(data))
+
+    async def volume_file(
+        self, volume: str, path: str, offset: int = 0, size: int = 1, *, tag: str = "", digest: bool = False
+    ) -> FilePart:
+        """Return bytes of a file of a volume. `tag`: of the content that is meant; another content is returned from its start.
+        `digest`: with the SHA-256 of the whole file. Raises NotFound.
+        """
+        headers = {"Range": f"bytes={offset}-{offset + size - 1}", **({"If-Range": f'"{tag}"'} if tag else {})}
+        if digest:
+            headers["Want-Repr-Digest"] = "sha-256=1"
+        target = f"{_path('volumes', volume)}/files"
+        answer = await self._send("GET", target, query={"path": path}, headers=headers)
+        total = (answer.headers.get("Content-Range") or "").rpartition("/")[2] or str(len(answer.content))
+        found = (answer.headers.get("Repr-Digest") or "").partition(":")[2].rstrip(":")
+        whole = not answer.headers.get("Content-Range")
+        return FilePart(
+            answer.content,
+            int(total),
+            (answer.headers.get("ETag") or "").strip('"'),
+            base64.b64decode(found).hex(),
+            0 if whole else offset,
+        )
+
     async def datasets(self) -> "Page[DatasetInfo]":
         """Return the versions of datasets that one may read."""
         from fairlead_schemas.http.storage import DatasetInfo
@@ -96,6 +144,9 @@ class AsyncStorageRequests(AsyncRecordRequests):
     async def dataset_piece(self, dataset: str, digest: str) -> bytes:
         """Return a piece of a version by its SHA-256 in hex digits. Raises NotFound."""
         return (await self._get(f"{_path('datasets', dataset)}/pieces/{digest}")).content
+
+
+_TUS = {"Tus-Resumable": "1.0.0"}
 
 
 def _path(kind: str, name: str) -> str:

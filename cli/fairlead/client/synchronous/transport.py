@@ -168,7 +168,7 @@ class Transport:
         target = target_of(path, query or {})
         body = content if json is None else msgspec.json.encode(json)
         kind = "application/json" if content is None else "application/octet-stream"
-        sent = {**(headers or {}), **({} if body is None else {"Content-Type": kind})}
+        sent = {**({} if body is None else {"Content-Type": kind}), **(headers or {})}
         refreshed = False
         for attempt in range(RESENDS_MAX + 1):
             credentials = self._credentials()

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from fairlead_agent.linux import mounts
 from fairlead_agent.linux.mounts import Closed, open_below, open_path
-from fairlead_agent.settings import StoragePlace
-from fairlead_schemas.policies.storage import Backend
+from fairlead_bus.environment_settings import StoragePlace
+from fairlead_schemas.policies.storage import Backend, volume_directory
 from fairlead_schemas.wire.events import StartFault
 from fairlead_schemas.wire.volumes import VolumeGrant
 
@@ -130,7 +130,7 @@ class StoredVolumes:
 
     def close_images(self, kept: Collection[tuple[str, int]]) -> None:
         """Unmount the images of all volumes but these (name, made), so that another node may have them."""
-        keys = {f"{made}-{name}" for name, made in kept}
+        keys = {volume_directory(name, made) for name, made in kept}
         with self._lock:
             for point in sorted(self._images.glob("*-*")):
                 if point.name not in keys:
@@ -292,7 +292,7 @@ def quota_commands(backend: Backend, place: str, path: str, grant: VolumeGrant) 
 
 
 def _key(grant: VolumeGrant) -> str:
-    return f"{grant.made}-{grant.name}"
+    return volume_directory(grant.name, grant.made)
 
 
 @contextlib.contextmanager

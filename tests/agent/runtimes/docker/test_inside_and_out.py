@@ -28,7 +28,8 @@ from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of
 from fairlead_agent.runtimes.docker.holdings import Holdings
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION, LABEL_JOB
-from fairlead_agent.settings import Grants, NodeMount, StoragePlace
+from fairlead_agent.settings import Grants, NodeMount
+from fairlead_bus.environment_settings import StoragePlace
 from fairlead_schemas.jobfile.agent_fields import Secret, Volume
 from fairlead_schemas.wire.volumes import VolumeGrant
 from tests.agent.runtime_watch import Watch, incarnation, launch
