@@ -127,7 +127,7 @@ def share_volume(
     what: Annotated[str, typer.Argument(metavar="[read|write|manage]", help="What they may.")] = "read",
     stop: Annotated[bool, typer.Option("--stop", help="Take it back.")] = False,
 ) -> None:
-    """Let somebody else read, write or manage a volume or all versions of a dataset. Whoever may manage it shares it.
+    """Let another person read, write or manage a volume or all versions of a dataset. Those who may manage it share it.
 
     fairlead volumes share data bob
 
@@ -167,7 +167,7 @@ def put_volume_file(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)],
     place: Annotated[str, typer.Argument(metavar="VOLUME:PATH", help="Where it goes.", show_default=False)],
 ) -> None:
-    """Send a file into a volume; jobs see it once it is whole. Sent again after a break, it goes on where it was.
+    """Send a file into a volume; jobs see it once it is whole. Sent again after a break, it continues where it was.
 
     fairlead volumes put model.pt data:runs/7/model.pt
     """
@@ -187,7 +187,7 @@ def get_volume_file(
         typer.Argument(metavar="[DEST]", help="Where it goes; by default here, under its name.", show_default=False),
     ] = "",
 ) -> None:
-    """Fetch a file of a volume. Fetched again after a break, it goes on where it was.
+    """Fetch a file of a volume. Fetched again after a break, it continues where it was.
 
     fairlead volumes get data:runs/7/model.pt
     """
@@ -275,7 +275,7 @@ def add_dataset(
     owner: Owner = "",
     output: Output = Format.table,
 ) -> None:
-    """Send a directory and record it as a version of a dataset, which never changes. Sent again after a break, it goes on where it was.
+    """Send a directory and record it as a version of a dataset, which never changes. Sent again after a break, it continues where it was.
 
     fairlead datasets add flowers@1 ./flowers --owner queue:research
     """
@@ -294,7 +294,7 @@ def get_dataset(
         str, typer.Argument(metavar="[DEST]", help="A new directory; by default that of the name.", show_default=False)
     ] = "",
 ) -> None:
-    """Fetch a version of a dataset into a new directory. Fetched again after a break, it goes on where it was.
+    """Fetch a version of a dataset into a new directory. Fetched again after a break, it continues where it was.
 
     fairlead datasets get flowers@1
 

@@ -1,4 +1,4 @@
-"""Files into volumes and out of them, in parts: a transfer that was cut off goes on where it was, whoever was killed meanwhile.
+"""Files into volumes and out of them, in parts: a transfer that was cut off continues where it was, after the death of either end.
 
 Of an upload nothing is remembered here: the same file to the same path is the same upload, which the gateway knows. Of a download the
 bytes that came lie next to the destination, under the tag of the content that they are of. Both end with a comparison of digests.

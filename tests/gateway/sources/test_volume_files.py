@@ -1,4 +1,4 @@
-"""Files of volumes on a gateway's disk: uploads that go on after any kill, and paths that lead nowhere but into the volume."""
+"""Files of volumes on a gateway's disk: uploads that continue after any kill, and paths that lead nowhere but into the volume."""
 
 import ctypes
 import hashlib
@@ -253,7 +253,7 @@ def until_done(transfer: object, kills: int) -> int:
 
 
 def test_a_transfer_that_is_killed_at_every_part_is_byte_equal_at_the_end(disk: VolumeFiles, tmp_path: Path) -> None:
-    """Up and down, killed before and after each MiB; each life of a client goes on where the one before was."""
+    """Up and down, killed before and after each MiB; each life of a client continues where the one before was."""
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(os.urandom(9 * PART_BYTES + 17))
     place, seen = VolumePath("data", "runs/model"), list[int]()

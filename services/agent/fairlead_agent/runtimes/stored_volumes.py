@@ -26,7 +26,7 @@ from fairlead_schemas.wire.volumes import VolumeGrant
 #: Of mkfs, mount, resize2fs and the quota tools.
 TOOL_S = 120
 _EXT4_MAGIC, _EXT4_MAGIC_AT = b"\x53\xef", 1024 + 56
-#: Directory of an image that is the volume: beside it is lost+found.
+#: Directory of an image that is the volume: next to it is lost+found.
 _FILES = "files"
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 

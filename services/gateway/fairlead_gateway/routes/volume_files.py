@@ -73,7 +73,7 @@ class VolumeFileRoutes:
         return VolumePlace(row.name, row.sequence, row.storage_class, row.uid)
 
     async def begin(self, volume: str, wanted: NewUpload, by: str) -> Upload:
-        """Begin an upload or go on with it; an empty file is whole at once. Raise HttpError."""
+        """Begin an upload or continue it; an empty file is whole at once. Raise HttpError."""
         place = self.place(volume)
         if wanted.length > self._views.storage.volumes[volume].quota_bytes:
             raise HttpError(

@@ -1,4 +1,4 @@
-"""Files of volumes that a gateway reaches: uploads that go on after any break, and files to read. Everything here blocks; no HTTP, no rights.
+"""Files of volumes that a gateway reaches: uploads that continue after any break, and files to read. Everything here blocks; no HTTP, no rights.
 
 A gateway reaches the classes whose file systems are mounted on its machine (FAIRLEAD_STORAGE, as of an agent) and whose volumes are plain
 directories. The inside of a volume is its users': whatever is there, a path leads to a file below the volume's root or nowhere. The kernel
