@@ -34,7 +34,7 @@ AT_SQL_HINT = "fairlead sql \"SELECT … FROM events WHERE time <= '2026-11-24 0
 TIMELESS = frozenset({"/v1/whoami"})
 #: Paths that take `at`.
 _PAST = re.compile(
-    r"/v1/(jobs(/[^/]+(/why)?)?|nodes(/[^/]+)?|queues(/.+)?|pools(/[^/]+/(packing|defrag))?|cluster|map|prices|idle|rollouts(/[^/]+)?|maintenance|breaker"
+    r"/v1/(jobs(/[^/]+(/why)?)?|nodes(/[^/]+)?|queues(/.+)?|pools(/[^/]+/(packing|defrag))?|cluster|map(/columns)?|prices|idle|rollouts(/[^/]+)?|maintenance|breaker"
     r"|access(/why)?|groups|commands/[^/]+|usage|use|tokens|storage-classes|volumes(/[^/]+)?|datasets(/[^/]+)?)"
 )
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
