@@ -7,6 +7,8 @@ import pytest
 from tests.bus.worlds import BusWorld, MemoryWorld, NatsWorld
 from tests.kit.nats_server import NatsServer
 
+pytest.register_assert_rewrite("tests.bus.contract")
+
 
 @pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[BusWorld]:

@@ -15,6 +15,7 @@ import msgspec
 from fairlead_replay.sim.context import SimContext
 from fairlead_replay.sim.workload import LEAVES, People
 from fairlead_schemas.policies.services import ServiceRules
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
@@ -94,11 +95,13 @@ class SimulatedServices:
             requests=2,
             surge=surge,
             unavailable=unavailable,
-            drain_ns=self.rng.choice((0, 10**9)),
-            calm_ns=3 * 10**9,
+            drain_ns=self.rng.choice((0, SECOND_NS)),
+            calm_ns=3 * SECOND_NS,
         )
         request = Request(nodes=1, gpu_milli=self.rng.choice((0, 1000)), cpu_milli=1000, memory_mib=1024)
-        template = ev.ReplicaJob(request=request, spec=self.rng.choice((*SPECS, SPECS[0], SPECS[3])), grace_ns=10**9)
+        template = ev.ReplicaJob(
+            request=request, spec=self.rng.choice((*SPECS, SPECS[0], SPECS[3])), grace_ns=SECOND_NS
+        )
         queue = LEAVES[0] if self.rng.random() < 0.9 else self.rng.choice((*LEAVES, "gone"))
         return cmd.ApplyService(id=self._id(), user="p1", service=name, queue=queue, template=template, rules=rules)
 

@@ -12,7 +12,7 @@ import pytest
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.nats import stream_setup
 from fairlead_bus.nats.adapter import NatsBus, connect
-from tests.bus import test_contract as contract
+from tests.bus import contract
 from tests.bus.worlds import BusWorld, NatsWorld
 from tests.kit.nats_cluster import NatsCluster
 
@@ -73,7 +73,7 @@ def cluster() -> Iterator[NatsCluster]:
 async def test_three_servers_keep_the_contract(
     promise: Promise, cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each promise of test_contract.py that does not need the only server to stop."""
+    """Each promise of contract.py that does not need the only server to stop."""
     monkeypatch.setenv("FAIRLEAD_NATS_REPLICAS", "3")
     world = ClusterWorld(cluster)
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", cluster.monitor)
