@@ -96,8 +96,9 @@ async def test_an_exported_log_is_held_against_the_archive(good: Path, tmp_path:
 
 async def test_an_archive_that_is_sealed_during_a_read_is_whole(tmp_path: Path) -> None:
     """Every line occurs once, whatever the archiver does between two reads."""
-    fill(store_at(tmp_path), LOG[:40])
-    shelf, store, found = ArchiveContents(tmp_path), store_at(tmp_path), 0
+    fill(store_at(tmp_path, segment_events=20), LOG[:40])
+    shelf, store, found = ArchiveContents(tmp_path), store_at(tmp_path, segment_events=20), 0
+    assert shelf.segments
     for piece in shelf.pieces():
         found += len(list(piece.lines())) if isinstance(piece, segments.Segment) else len(piece)
         if store.size == 40:  # after the first piece: the list of segments is known by now
