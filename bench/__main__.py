@@ -1,7 +1,7 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
 Rows: cli, run, sync, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, past, restart, memory, growth,
-pages, warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
+pages, apps, warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py). `python -m bench whatif` plays logs of the
 simulator again and prints how near the plays are (whatif.py), `python -m bench estimates` how right estimates of starts are (estimates.py).
@@ -45,6 +45,7 @@ from bench import (
     whatif,
 )
 from bench.agent import rows as agent
+from bench.apps import rows as apps
 from bench.fairness import philly
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -167,6 +168,7 @@ ROWS: dict[str, Callable[[], Found]] = {
     "memory": history.placer_memory,
     "growth": history.growth,
     "pages": pages.rows,
+    "apps": apps.rows,
     "warehouse": asking.rows,
     "measured": measured.rows,
     "telemetry": _telemetry,

@@ -118,7 +118,7 @@ async def test_a_stalled_reader_slows_no_other_client() -> None:
             async with asyncio.timeout(1):
                 assert (await world.ask(cookie=cookie)).status == 200
         [waiting] = list(world.proxy.apps._waiting)
-        held = waiting[0].writer.transport.get_write_buffer_size()
+        held = waiting[0].transport.get_write_buffer_size()
         assert held <= 256 * 1024
         writer.transport.abort()
         await eventually_async(lambda: not world.proxy.apps._waiting)

@@ -18,6 +18,7 @@ from fairlead_appproxy.app_runs import OPEN_OF_APP_MAX, AppRun, AppTable, Visito
 from fairlead_appproxy.body_end import BadFraming
 from fairlead_appproxy.browser_rules import AppHost, AppHosts, is_navigation, refusal
 from fairlead_appproxy.connection import CutOff, HttpConnection, Silent, pass_body
+from fairlead_appproxy.frame_splice import splice_frames
 from fairlead_appproxy.head import (
     UNTIL_CLOSE,
     CarriedAnswer,
@@ -28,7 +29,6 @@ from fairlead_appproxy.head import (
     read_request,
 )
 from fairlead_appproxy.passed_fields import Asker, from_app, own_cookie, to_app
-from fairlead_appproxy.splice import splice
 from fairlead_schemas.wire.app_sessions import AppAnswer, ConnectApp, ConnectReplica, EnterApp, FindEntry
 from fairlead_schemas.wire.tunnels import MEET_S, digest
 
@@ -38,7 +38,7 @@ OWN_PATHS = b"/.fairlead/"
 #: From the first byte of a head to its end; between two requests of a connection; and until an app begins to answer.
 HEAD_S, KEEP_ALIVE_S, ANSWER_S = 10.0, 75.0, 3600.0
 #: A connection to an app that is free is kept for so long, so many of one app.
-SPARE_S, SPARES_MAX = 20.0, 16
+SPARE_S, SPARES_MAX = 20.0, 64
 #: So fresh for a request that must not be sent twice: an app may close a free connection while the request is on its way.
 FRESH_S = 2.0
 CODE_BYTES_MAX = 200
@@ -238,8 +238,12 @@ class AppServer:
                 await self._upgrade(answer, client, app, entered, key)
                 return False, True
             client_stays = head.keep_alive and answer.body != UNTIL_CLOSE
-            await client.write(_answer_bytes(answer, keep_alive=client_stays, sets_cookies=entered.sets_cookies))
-            await pass_body(app, client, answer.body)
+            await pass_body(
+                app,
+                client,
+                answer.body,
+                _answer_bytes(answer, keep_alive=client_stays, sets_cookies=entered.sets_cookies),
+            )
             sent = sending is None or (sending.done() and not sending.cancelled() and sending.exception() is None)
             keeps = answer.keep_alive and sent
             return client_stays and sent, False
@@ -255,7 +259,7 @@ class AppServer:
                 await asyncio.gather(sending, return_exceptions=True)
             if keeps:
                 self._keep(entered.run, app)
-            elif not _is_spliced(app):
+            elif not app.is_passed_on:
                 app.abort()
 
     async def _again(
@@ -280,8 +284,7 @@ class AppServer:
             await client.write(_answer_bytes(answer, keep_alive=True))
 
     def _request_bytes(self, head: CarriedRequest, host: AppHost, client: HttpConnection, run: AppRun) -> bytes:
-        peer = client.writer.get_extra_info("peername") or ("",)
-        fields = to_app(head, Asker(str(peer[0]), host.host, host.scheme))
+        fields = to_app(head, Asker(client.address, host.host, host.scheme))
         if run.profile.authorization and run.token:
             own = (b"authorization", run.profile.authorization.replace("{token}", run.token).encode())
             fields = (*(each for each in fields if each[0] != b"authorization"), own)
@@ -297,7 +300,7 @@ class AppServer:
             if entered.cuts.pop(key, None) is not None:
                 run.open -= 1
 
-        entered.cuts[key] = await splice(client, app, lambda: _note(run, opened_at, self._clock()), lost)
+        entered.cuts[key] = splice_frames(client, app, lambda: _note(run, opened_at, self._clock()), lost)
 
     # ------------------------------------------------------------------ upkeep
 
@@ -366,10 +369,6 @@ def _is_safe(head: CarriedRequest) -> bool:
 
 def _note(run: AppRun, opened_at: float, now: float) -> None:
     run.presence.frames(opened_at, now)
-
-
-def _is_spliced(app: HttpConnection) -> bool:
-    return not isinstance(app.writer.transport.get_protocol(), asyncio.StreamReaderProtocol)
 
 
 def _lines(fields: Fields) -> bytes:

@@ -5,6 +5,7 @@ a second request from one of two readers, so here nothing is repaired. Start at 
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 HEAD_MAX = 32 * 1024
@@ -12,18 +13,25 @@ HEAD_MAX = 32 * 1024
 BAD_REQUEST, TOO_LARGE, NOT_SUPPORTED, BAD_VERSION, BAD_GATEWAY = 400, 431, 501, 505, 502
 
 type Fields = tuple[tuple[bytes, bytes], ...]
+type _Stated = Mapping[bytes, Sequence[bytes]]
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 #: Origin form alone: an absolute target names a second host, `*` and authorities are for other proxies.
 _TARGET = re.compile(rb"/[!-\"$-~]*")
 #: RFC 9110, 5.5: visible characters, spaces, tabs, and bytes above ASCII.
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
+#: Lines that `_field` takes, each with its end: one look at all of them is several times faster.
+_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*\r\n)*")
 _HOST = re.compile(rb"(?:[0-9A-Za-z._\-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 #: Longer ones overflow somewhere.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
 #: Options of `Connection` that clients send. Naming another field there makes some readers drop that field.
 _CONNECTION_OPTIONS = frozenset([b"close", b"keep-alive", b"upgrade", b"te", b"http2-settings"])
+#: Fields on which the framing of a message depends.
+_FRAMING = frozenset(
+    b"host connection content-length transfer-encoding upgrade sec-websocket-key sec-websocket-version".split()
+)
 #: Methods that ask for a tunnel, or for the request as the app received it, credentials included.
 _METHODS_REFUSED = frozenset([b"CONNECT", b"TRACE", b"TRACK"])
 
@@ -109,15 +117,16 @@ def read_request(head: bytes) -> CarriedRequest:
         raise HeadRefused(NOT_SUPPORTED, f"{method.decode()} is not carried")
     if not _TARGET.fullmatch(target):
         raise HeadRefused(BAD_REQUEST, "the target does not begin with / or has characters that a URL cannot have")
-    hosts = [value for name, value in fields if name == b"host"]
+    stated = _stated(fields)
+    hosts = stated.get(b"host", ())
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
         raise HeadRefused(BAD_REQUEST, "expected exactly one Host, of a name or address and a port")
-    options = _options(fields)
+    options = _options(stated)
     if unknown := options - _CONNECTION_OPTIONS:
         raise HeadRefused(BAD_REQUEST, f"Connection names {min(unknown).decode('latin-1')}")
-    body = _body(fields, BAD_REQUEST)
+    body = _body(stated, BAD_REQUEST)
     return CarriedRequest(
-        method, target, fields, body, b"close" not in options, _is_websocket(method, fields, options, body)
+        method, target, fields, body, b"close" not in options, _is_websocket(method, stated, options, body)
     )
 
 
@@ -128,15 +137,15 @@ def read_answer(head: bytes, request: CarriedRequest) -> CarriedAnswer:
     if found is None:
         raise HeadRefused(BAD_GATEWAY, "the app's status line is not HTTP/1.1 STATUS REASON")
     minor, code, reason = found.groups()
-    status, options = int(code), _options(fields)
-    body = _body(fields, BAD_GATEWAY)
-    stated = any(name in (b"content-length", b"transfer-encoding") for name, _ in fields)
+    stated = _stated(fields)
+    status, options = int(code), _options(stated)
+    body = _body(stated, BAD_GATEWAY)
     if status == 101 and not request.is_websocket:
         raise HeadRefused(BAD_GATEWAY, "the app changes the protocol though nobody asked for it")
     # RFC 9112, 6.3: these have no body whatever their fields state.
     if request.method == b"HEAD" or status < 200 or status in (204, 304):
         body = EMPTY
-    elif not stated:
+    elif b"content-length" not in stated and b"transfer-encoding" not in stated:
         body = UNTIL_CLOSE
     old = minor == b"0"
     if old and body == CHUNKED:
@@ -150,8 +159,14 @@ def _lines(head: bytes, status: int) -> tuple[bytes, Fields]:
         raise HeadRefused(TOO_LARGE, f"the head is longer than {HEAD_MAX} bytes")
     if not head.endswith(b"\r\n\r\n"):
         raise HeadRefused(status, "the head does not end with an empty line")
-    first, *rest = head[:-4].split(b"\r\n")
-    return first, tuple(_field(line, status) for line in rest)
+    first, _, rest = head[:-2].partition(b"\r\n")
+    if not rest:
+        return first, ()
+    lines = rest[:-2].split(b"\r\n")
+    if not _FIELDS.fullmatch(rest):
+        return first, tuple([_field(line, status) for line in lines])
+    parts = [line.partition(b":") for line in lines]
+    return first, tuple([(name.lower(), value.strip(b" \t")) for name, _, value in parts])
 
 
 def _field(line: bytes, status: int) -> tuple[bytes, bytes]:
@@ -165,37 +180,46 @@ def _field(line: bytes, status: int) -> tuple[bytes, bytes]:
     return name.lower(), value
 
 
-def _options(fields: Fields) -> set[bytes]:
-    words = (
-        word.strip(b" \t").lower() for name, value in fields if name == b"connection" for word in value.split(b",")
-    )
+def _stated(fields: Fields) -> dict[bytes, list[bytes]]:
+    """Return the values of the fields on which the framing depends, by name."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        if name in _FRAMING:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _options(stated: _Stated) -> set[bytes]:
+    if b"connection" not in stated:
+        return set()
+    words = (word.strip(b" \t").lower() for value in stated[b"connection"] for word in value.split(b","))
     return {word for word in words if word}
 
 
-def _body(fields: Fields, status: int) -> Body:
-    lengths = [value for name, value in fields if name == b"content-length"]
-    codings = [value for name, value in fields if name == b"transfer-encoding"]
+def _body(stated: _Stated, status: int) -> Body:
+    lengths, codings = stated.get(b"content-length", ()), stated.get(b"transfer-encoding", ())
     if len(lengths) + len(codings) > 1:
         raise HeadRefused(status, "more than one Content-Length or Transfer-Encoding")
     if codings:
         if codings[0].lower() != b"chunked":
             raise HeadRefused(status, "Transfer-Encoding is not chunked")
         return CHUNKED
-    if lengths and not _LENGTH.fullmatch(lengths[0]):
+    if not lengths:
+        return EMPTY
+    if not _LENGTH.fullmatch(lengths[0]):
         raise HeadRefused(status, "Content-Length is no number")
-    return Body(int(lengths[0])) if lengths else EMPTY
+    return Body(int(lengths[0]))
 
 
-def _is_websocket(method: bytes, fields: Fields, options: set[bytes], body: Body) -> bool:
+def _is_websocket(method: bytes, stated: _Stated, options: set[bytes], body: Body) -> bool:
     """Return whether it is a handshake of RFC 6455; an upgrade to anything else is no upgrade here. Raises HeadRefused for
     half a handshake, which an app could complete.
     """
-    upgrades = [value.lower() for name, value in fields if name == b"upgrade"]
+    upgrades = [value.lower() for value in stated.get(b"upgrade", ())]
     if b"websocket" not in b",".join(upgrades):
         return False
-    keys = [value for name, value in fields if name == b"sec-websocket-key"]
-    versions = [value for name, value in fields if name == b"sec-websocket-version"]
-    whole = upgrades == [b"websocket"] and b"upgrade" in options and len(keys) == 1 and versions == [b"13"]
+    keys, versions = stated.get(b"sec-websocket-key", ()), stated.get(b"sec-websocket-version", ())
+    whole = upgrades == [b"websocket"] and b"upgrade" in options and len(keys) == 1 and [*versions] == [b"13"]
     if not whole or method != b"GET" or not body.is_empty:
         raise HeadRefused(BAD_REQUEST, "a WebSocket needs a GET without a body, one key, and version 13")
     return True

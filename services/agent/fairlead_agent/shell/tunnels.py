@@ -4,7 +4,6 @@ Start at `NodeTunnels.answer`.
 """
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -19,6 +18,7 @@ from fairlead_agent.linux.run_ports import NoListener
 from fairlead_agent.shell.run_connections import NotRunning, RunConnections
 from fairlead_agent.shell.ssh_end import NoSsh
 from fairlead_bus.port import Message
+from fairlead_bus.splice import NewConnection, SpliceEnd, splice
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpened
 
@@ -26,9 +26,8 @@ from fairlead_schemas.wire.tunnels import NODE_END, PATH, OpenTunnel, TunnelOpen
 TUNNELS_MAX = 200
 DIAL_S = 10.0
 HEAD_MAX = 4096
-#: From the end of what a run sends to the proxy's taking the last of it.
-CLOSE_S = 60.0
-PIECE_BYTES = 64 * 1024
+#: A tunnel of which one direction has ended is cut when nothing moves for so long.
+HALF_OPEN_S = 60.0
 
 _decode = msgspec.json.Decoder(OpenTunnel).decode
 _log = structlog.get_logger()
@@ -70,7 +69,7 @@ class NodeTunnels:
         except BaseException:
             self.open -= 1
             raise
-        self._spawn(self._carry(inside, proxy))
+        self._spawn(self.carry(inside, proxy))
         return opened
 
     async def _connect(self, asked: OpenTunnel) -> tuple[socket.socket, TunnelOpened]:
@@ -91,56 +90,41 @@ class NodeTunnels:
             what = "the application" if asked.app else f"port {asked.port}"
             raise TunnelRefused(f"{what} of the run cannot be connected to: {error.strerror or error}") from error
 
-    async def _carry(self, inside: socket.socket, proxy: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+    async def carry(self, inside: socket.socket, proxy: NewConnection) -> None:
         """Pass bytes both ways until both sides have ended, or one fails."""
-        ends = [proxy]
         try:
-            ends.append(await asyncio.open_connection(sock=inside, limit=PIECE_BYTES))
-            (from_proxy, to_proxy), (from_run, to_run) = ends
-            await asyncio.gather(_pass_on(from_proxy, to_run), _pass_on(from_run, to_proxy))
-        except (ConnectionError, OSError, ssl.SSLError) as error:
+            _, run = await asyncio.get_running_loop().create_connection(NewConnection, sock=inside)
+            await splice(SpliceEnd(run), SpliceEnd(proxy), half_open_s=HALF_OPEN_S)
+        except OSError as error:
             _log.debug("tunnel ended", reason=str(error))
         finally:
             self.open -= 1
-            for _, writer in ends:
-                writer.transport.abort()
+            proxy.transport.abort()
 
 
-async def _dial(address: str, ticket: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _dial(address: str, ticket: str) -> NewConnection:
     """Connect to the proxy and give the ticket. Raises TunnelRefused."""
     parts = urlsplit(address)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
-    writer: asyncio.StreamWriter | None = None
+    proxy: NewConnection | None = None
     try:
         async with asyncio.timeout(DIAL_S):
-            reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls, limit=PIECE_BYTES)
+            loop = asyncio.get_running_loop()
+            _, proxy = await loop.create_connection(NewConnection, parts.hostname or "", port, ssl=tls)
             head = f"GET {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: Upgrade\r\nUpgrade: {NODE_END}\r\n"
-            writer.write(f"{head}Authorization: Bearer {ticket}\r\n\r\n".encode())
-            answer = await reader.readuntil(b"\r\n\r\n")
-    except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        if writer is not None:
-            writer.transport.abort()
+            proxy.transport.write(f"{head}Authorization: Bearer {ticket}\r\n\r\n".encode())
+            answer = await proxy.until(b"\r\n\r\n", HEAD_MAX)
+    except (TimeoutError, OSError) as error:
+        if proxy is not None:
+            proxy.transport.abort()
         raise TunnelRefused(
             f"the app proxy at {address} cannot be reached from the node: {error or 'no answer'}"
         ) from error
     if not answer.startswith(b"HTTP/1.1 101 "):
-        writer.transport.abort()
+        proxy.transport.abort()
         raise TunnelRefused(f"the app proxy refused the node: {answer.partition(b'\r\n')[0].decode('latin-1')}")
-    return reader, writer
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while piece := await reader.read(PIECE_BYTES):
-        writer.write(piece)
-        await writer.drain()
-    if not writer.can_write_eof():  # TLS has no half of a connection
-        writer.close()
-        async with asyncio.timeout(CLOSE_S):
-            await writer.wait_closed()  # what was sent before the end is not cut with it
-        raise ConnectionResetError("the other side has closed")
-    with contextlib.suppress(OSError):
-        writer.write_eof()
+    return proxy
 
 
 def _answer(error: str) -> bytes:
