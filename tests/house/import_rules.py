@@ -21,7 +21,7 @@ SHELLS: dict[str, dict[str, str]] = {
         "__main__": "wires the process",
         "app_server": "takes browsers' requests",
         "connection": "reads and writes streams",
-        "splice": "passes bytes between transports",
+        "frame_splice": "passes bytes between transports",
         "service": "asks and answers over the bus",
         "service_server": "takes programs' requests",
         "service_table": "lets requests wait for replicas",
