@@ -50,7 +50,7 @@ def test_no_request_of_the_document_finds_anything(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, signed: bool
 ) -> None:
     """No 5xx, no undocumented status or media type, nothing valid refused or invalid taken, no route open without a credential."""
-    examples = request.config.getoption("--schemathesis")
+    examples: Any = request.config.getoption("--schemathesis")
     monkeypatch.setenv("FAIRLEAD_HTTP_REFUSALS", "0")
     stack = CommandLineStack(tmp_path)
     stack.up("--runtime", "hollow", *(() if signed else ("--open",)))
