@@ -1,6 +1,7 @@
 """Attacks on applications through a real proxy. Each is tried with its guard, which stops it, and without, so that the test is known to see it."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_appproxy import app_server, head, passed_fields, tunnel_server
+from fairlead_appproxy.app_runs import AppTable
 from fairlead_appproxy.browser_rules import AppHosts
 from fairlead_appproxy.head import Body, CarriedRequest
 from fairlead_schemas.policies.apps import PROFILES, label_of, parse_label
+from fairlead_schemas.wire.app_sessions import EntriesEnded, RenewEntries
 from fairlead_schemas.wire.tunnels import digest
-from tests.appproxy.app_world import LABEL, AppWorld
+from tests.appproxy.app_world import LABEL, AppWorld, frame
 from tests.kit.eventually import eventually_async
 
 GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
@@ -347,3 +350,23 @@ async def test_a_huge_head_is_cut() -> None:
             writer.write(f"GET / HTTP/1.1\r\nHost: {world.host}\r\nCookie: fairlead-app={cookie}\r\n".encode() + rest)
             assert b" 431 " in await reader.readuntil(b"\r\n")
         assert not world.app.heads
+
+
+@GUARDED
+async def test_an_ended_right_cuts_the_socket(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A12: with the role, sign-in, token or run by which it was opened; what is sent afterwards reaches no app."""
+    without(monkeypatch, guarded, AppTable, "end", lambda *_: None)
+    async with AppWorld() as world:
+        cookie = await world.enter()
+        reader, writer, _ = await world.socket(cookie)
+        world.ended = EntriesEnded(ended={digest(cookie): (403, "the right to it has ended")})
+        asked = [each for each in world.asked if isinstance(each, RenewEntries)]
+        await eventually_async(
+            lambda: (
+                len([each for each in world.asked if isinstance(each, RenewEntries)]) > len(asked) + 1
+                or reader.at_eof()
+            )
+        )
+        writer.write(sent := frame(b"x"))
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read(100) == (b"" if guarded else sent)

@@ -36,6 +36,8 @@ class Scene:
         self.now: dict[str, dict[str, int | None]] = {}
         self._counted: dict[tuple[str, str], int] = {}
         self._typed: dict[str, int] = {}
+        #: {job: when somebody last acted in its application}; a job that is not named has none.
+        self._acted: dict[str, int] = {}
         self._n = 0
         self.silent: set[str] = set()
         if policies:
@@ -76,6 +78,10 @@ class Scene:
         """Somebody types in a terminal of it, now."""
         self._typed[job] = self.cell.now_ns
 
+    def acts(self, job: str) -> None:
+        """Somebody acts in its application, now."""
+        self._acted[job] = self.cell.now_ns
+
     def go(self, minutes: float, every_s: int = 5) -> list[ev.TelemetryEvent]:
         """Time goes by, nodes say how they are; what was said meanwhile."""
         before, until = len(self.cell.published), self.cell.now_ns + int(minutes * MINUTE)
@@ -115,6 +121,7 @@ class Scene:
             network_rx_bytes=self._count(run, node, "network", signals, passed_s),
             network_tx_bytes=0,
             terminal_ns=None if signals.get("terminal", 0) is None else self._typed.get(job, 0),
+            proxy_ns=self._acted.get(job),
         )
         return SampleBatch(
             node=node, incarnation="a", n=self._n, at_ns=self.cell.now_ns, gpus=samples, resources=[resources]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_agent.linux import run_ports
 from fairlead_agent.linux.run_apps import (
     RunApp,
     app_in,
@@ -18,7 +19,7 @@ from fairlead_agent.linux.run_apps import (
     environment_of,
     serves,
 )
-from fairlead_agent.linux.run_ports import NoListener
+from fairlead_agent.linux.run_ports import NoListener, held_inodes
 from fairlead_schemas.policies.apps import PORT_VARIABLE, PROFILES, SOCKET_VARIABLE, TOKEN_VARIABLE, App
 
 _SERVER = """
@@ -114,3 +115,35 @@ def test_an_environment_without_a_whole_app_has_none(environment: dict[str, str]
 def test_this_process_has_no_app() -> None:
     """It was not started as one."""
     assert app_of_program(os.getpid()) is None
+
+
+class _Everybody(set[int]):
+    """Processes of a run, to whom everybody belongs: the check of who listens, taken out."""
+
+    def __contains__(self, each: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
+def test_an_app_leads_to_nothing_but_its_run(tmp_path: Path, guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A7: neither to a socket nor to a port of another program, whatever the app says of itself; without the check of who listens, to both."""
+    strangers = App(PROFILES["http"], socket=str(tmp_path / "stranger.sock"))
+    (tmp_path / "app.sock").symlink_to(strangers.socket)
+    if not guarded:
+        every = held_inodes
+        monkeypatch.setattr(run_ports, "held_inodes", lambda _: every([os.getpid()]))
+    with (
+        serving(strangers),
+        socket.create_server(("127.0.0.1", 0)) as stranger,
+        serving(App(PROFILES["http"])) as pid,
+    ):
+        own = {pid} if guarded else _Everybody()
+        for app in (
+            RunApp("http", 0, str(tmp_path / "app.sock"), "/", ""),
+            RunApp("http", stranger.getsockname()[1], "", "/", ""),
+        ):
+            if guarded:
+                with pytest.raises(NoListener):
+                    connect_to_app(pid, own, app)
+            else:
+                connect_to_app(pid, own, app).close()

@@ -248,6 +248,30 @@ def test_a_terminal_is_a_signal_of_utilization_too() -> None:
     assert [each.signal for each in idle.evidence] == ["gpu", "terminal"]
 
 
+def test_a_notebook_left_open_is_given_back_on_demand_after_the_last_input() -> None:
+    """Two minutes after it, and not before; inputs each minute keep it for as long as they come. The proxy is the evidence of both."""
+    scene = Scene(policy(below={"gpu": 50, "proxy": 2 * MINUTE}, after_ns=MINUTE, notice_ns=0, mode="on_demand"))
+    scene.run("1")
+    for _ in range(30):
+        scene.acts("1")
+        assert scene.go(1) == []
+    acted_ns = scene.cell.now_ns - MINUTE
+    assert scene.go(0.9) == []
+    idle, asked = scene.go(0.3)
+    assert isinstance(idle, ev.JobIdle)
+    assert isinstance(asked, ev.ReclaimRequested)
+    assert asked.on_demand
+    assert scene.cell.published[-2][0] - acted_ns <= 2 * MINUTE + 10 * SECOND
+    [evidence] = [each for each in idle.evidence if each.signal == "proxy"]
+    assert evidence.threshold == 2 * MINUTE <= evidence.highest
+    scene.acts("1")
+    [active] = scene.go(1)
+    assert isinstance(active, ev.JobActive)
+    assert [(each.signal, each.highest < MINUTE) for each in active.evidence if each.signal == "proxy"] == [
+        ("proxy", True)
+    ]
+
+
 def test_a_lifetime_needs_no_samples() -> None:
     """By the clock alone, whatever the run does and whether its node says anything."""
     scene = Scene(policy(rule="lifetime", after_ns=720 * MINUTE))
