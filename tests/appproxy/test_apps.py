@@ -1,10 +1,12 @@
 """Applications through a real proxy: entering, requests, sockets, back pressure, ends."""
 
 import asyncio
+import gc
 
 import pytest
 
 from fairlead_appproxy import app_runs, app_server, presence
+from fairlead_appproxy.connection import HttpConnection
 from fairlead_schemas.wire.app_sessions import AppEntry, ConnectApp, EntriesEnded, FindEntry, RenewEntries
 from fairlead_schemas.wire.tunnels import digest
 from tests.appproxy.app_world import LABEL, AppWorld, frame, read_answer
@@ -41,6 +43,38 @@ async def test_a_socket_carries_both_ways() -> None:
         app.transport.abort()
         assert await reader.read() == b""
         assert not world.proxy.apps.table.runs[LABEL].open
+
+
+async def test_a_socket_leaves_nothing_behind() -> None:
+    """No timer of its handshake holds its two connections for the hour that an app may take to answer."""
+    async with AppWorld() as world:
+        cookie = await world.enter()
+        known = {id(each) for each in gc.get_objects() if isinstance(each, HttpConnection)}
+        _, writer, status = await world.socket(cookie)
+        assert status == 101
+        writer.transport.abort()
+
+        def left() -> int:
+            gc.collect()
+            return sum(isinstance(each, HttpConnection) and id(each) not in known for each in gc.get_objects())
+
+        await eventually_async(lambda: not left())
+
+
+async def test_a_connection_that_fails_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the proxy itself ends the connection at which it happened, and nothing else."""
+
+    async def fails(*_: object) -> bool:
+        raise RuntimeError("planted")
+
+    async with AppWorld() as world:
+        cookie = await world.enter()
+        with monkeypatch.context() as planted:
+            planted.setattr(world.proxy.apps, "serve", fails)
+            reader, writer = await world.connect()
+            writer.write(f"GET / HTTP/1.1\r\nHost: {world.host}\r\n\r\n".encode())
+            assert await _is_cut(reader)
+        assert (await world.ask(cookie=cookie)).status == 200
 
 
 async def test_a_socket_with_another_protocol_is_cut() -> None:

@@ -187,6 +187,11 @@ class HttpConnection(NewConnection):
         else:
             self._timer, self._timer_at = self._loop.call_at(self._deadline, self._look), self._deadline
 
+    def forget_limits(self) -> None:
+        """Wait for nothing by the clock any more: another protocol has it from now on, and no timer may hold it."""
+        self._deadline = 0.0
+        self._stop_timer()
+
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -57,6 +57,8 @@ def splice_frames(
     client: HttpConnection, app: HttpConnection, on_data: Callable[[], None], on_lost: Callable[[], None]
 ) -> Callable[[], None]:
     """Splice from here on; return what cuts both. `on_data` is called for data frames of the client, `on_lost` once or twice at the end."""
+    for end in (client, app):
+        end.forget_limits()
     near, far = _Near(client, on_data, on_lost), _Far(app, on_lost)
     join(near, far)
     if near.is_lost or far.is_lost:

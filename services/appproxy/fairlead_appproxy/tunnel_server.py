@@ -107,7 +107,16 @@ class TunnelServer:
     def _begin(self, connection: HttpConnection) -> None:
         task = asyncio.get_running_loop().create_task(self._take(connection))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(functools.partial(self._done, connection))
+
+    def _done(self, connection: HttpConnection, task: asyncio.Task[None]) -> None:
+        """Cut a connection whose handling has failed or was stopped."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            connection.abort()
+        elif (error := task.exception()) is not None:
+            log.error("a connection has failed", exc_info=error)
+            connection.abort()
 
     async def _take(self, connection: HttpConnection) -> None:
         """Handle one connection to its end."""
@@ -125,6 +134,9 @@ class TunnelServer:
                     return
                 is_client, secret = _credentials(head)
                 if not is_client and (coming := self._apps.take_node(secret)) is not None:
+                    if coming.done():  # whoever waited for it has gone
+                        connection.abort()
+                        return
                     connection.transport.write(_upgraded(NODE_END))
                     coming.set_result(connection)
                     return
