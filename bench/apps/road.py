@@ -25,9 +25,9 @@ _NGINX = """daemon off; master_process off; pid {folder}/pid; error_log {folder}
 events {{ worker_connections 18000; }}
 http {{
   access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  keepalive_requests 1000000000; proxy_max_temp_file_size 0;
+  keepalive_requests 100000000; proxy_max_temp_file_size 0;
   map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
-  upstream app {{ server 127.0.0.1:{app}; keepalive 64; keepalive_requests 1000000000; }}
+  upstream app {{ server 127.0.0.1:{app}; keepalive 64; keepalive_requests 100000000; }}
   server {{ listen 127.0.0.1:{port} backlog=8192; location / {{
     proxy_pass http://app; proxy_http_version 1.1; proxy_read_timeout 3600s; proxy_set_header Host $http_host;
     proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $connection_upgrade;

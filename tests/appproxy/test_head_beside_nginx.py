@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.stack.nats_server import free_port
 from fairlead_appproxy.head import CHUNKED, CarriedRequest, HeadRefused, end_of_head, read_request
-from tests.appproxy.test_head import GET, POST, mutated, with_line
+from tests.appproxy.heads import GET, POST, mutated, with_line
 from tests.kit.eventually import eventually
 
 HEADS = 150

@@ -208,7 +208,7 @@ async def test_smuggled_heads_and_sockets_are_refused_at_services_too() -> None:
         assert replica.heads == []
 
 
-def test_the_told_load_is_the_largest_of_a_window() -> None:
+def test_the_reported_load_is_the_largest_of_a_window() -> None:
     """Requests that come and go within it are no news for the queue."""
     service = KnownService("chat", 0.0)
     for _ in range(3):

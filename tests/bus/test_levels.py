@@ -63,7 +63,7 @@ def test_tables_of_levels_name_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_older_version_refuses_an_event_of_a_newer_level_in_words(event: ev.Event) -> None:
+def test_an_older_version_refuses_an_event_of_a_newer_level(event: ev.Event) -> None:
     """Each type, read by a version that lacks it: newer at a level above its own, damage at a level that it knows. The version
     that has the type reads it."""
     kinds: list[Any] = [kind for made in ev.EVENTS_OF.values() for kind in made if kind is not type(event)]

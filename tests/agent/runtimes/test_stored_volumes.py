@@ -225,7 +225,7 @@ def test_a_project_quota_names_the_volume_and_its_bytes() -> None:
     assert not quota_commands("directory", "/x", "/x/7-data", grant("directory"))
 
 
-def test_a_tool_that_fails_says_its_last_words() -> None:
+def test_a_tool_that_fails_is_quoted() -> None:
     """And one that is missing is an OSError, too."""
     with pytest.raises(OSError, match=r"ls has failed: .*nothing-here"):
         run_tool(["ls", "/nothing-here"])

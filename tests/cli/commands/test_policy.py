@@ -245,7 +245,7 @@ def test_an_anonymous_load_says_what_it_replaced(folder: Path, capsys: pytest.Ca
         ),
     ],
 )
-def test_wrong_words_of_an_export_are_refused(
+def test_wrong_options_of_an_export_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:
     """Exit code 2, and nothing is written."""

@@ -373,7 +373,7 @@ def test_show_prints_time_used_and_the_beneficiary_of_a_preemption(gateway: Gate
     )
 
 
-def test_a_preview_says_whom_a_change_concerns() -> None:
+def test_a_preview_names_the_jobs_that_a_change_concerns() -> None:
     """A line for each kind, five jobs by name; the same words with and without `--reclaim`, as far as they are true."""
 
     def jobs(count: int) -> list[ConcernedJob]:
