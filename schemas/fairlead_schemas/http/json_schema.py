@@ -3,7 +3,7 @@
 docs/schemas holds what this module makes. Descriptions are the types' own docstrings.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -64,4 +64,18 @@ def document(name: str) -> dict[str, Any]:
 def components(kinds: list[Any], template: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """References to types, and {name: schema} of everything they need; `template` holds "{name}"."""
     references, schemas = msgspec.json.schema_components(kinds, ref_template=template)
-    return list(references), dict(schemas)
+    return list(references), {name: _plain_rows(schema) for name, schema in schemas.items()}
+
+
+def _plain_rows(schema: Any) -> Any:
+    """Return a schema whose fixed rows of one type are arrays of that type and length: generators of clients know no `prefixItems`."""
+    if isinstance(schema, list):
+        return [_plain_rows(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _plain_rows(each) for name, each in cast("dict[str, Any]", schema).items()}
+    items = found.get("prefixItems")
+    if items and found.get("items") is False and all(each == items[0] for each in items):
+        del found["prefixItems"]
+        found["items"] = items[0]
+    return found

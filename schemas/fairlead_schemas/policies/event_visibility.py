@@ -37,6 +37,7 @@ EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
     "PreemptionStarted": ("beneficiary",),
     "RankEnded": (),
     "RankStarted": (),
+    "ReplicaRetired": (),
     "ReclaimSimulated": (),
     "ReclaimRequested": (),
     "ReservationEnded": (),

@@ -112,7 +112,7 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
         "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
         "user": "nemo", "group": "none", "notification": "none", "digest": PIECE.hex(), "asset": "none",
-        "volume": "data", "dataset": "set@1", "service": "chat", "key": "none",
+        "volume": "data", "dataset": "set@1", "service": "chat", "key": "none", "upload": "none",
     }  # fmt: skip
 
 
@@ -181,6 +181,8 @@ async def _request(world: SignedWorld, who: str, method: str, template: str, nam
     headers: dict[str, str] = {}
     if template == "/v1/events" and method == "POST":
         headers["content-type"] = "application/cloudevents+json"
+    if "/uploads" in template:
+        headers["tus-resumable"] = "1.0.0"
     if method == "GET":
         return await world.ask(who, method, path, headers=headers)
     return await world.ask(who, method, path, json=body, headers=headers)

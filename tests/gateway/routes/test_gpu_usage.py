@@ -45,7 +45,7 @@ async def test_it_is_passed_on_as_its_schema_says() -> None:
         got = await house.http.get("/v1/use", params={"jobs": "812,813_2,812"})
         assert (got.status_code, got.json()) == (200, msgspec.to_builtins(USES))
         caller = {"user": "anonymous-admin", "role": "admin"}
-        assert asked == [{"caller": caller, "jobs": ["812", "813_2"]}]
+        assert asked == [{"caller": caller, "jobs": ["812", "813_2"], "at": 0}]
         document = (await house.http.get("/openapi.json")).json()
         schema = {"$ref": "#/components/schemas/JobUses", "components": document["components"]}
         Draft202012Validator(schema).validate(got.json())

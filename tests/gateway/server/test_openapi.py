@@ -45,6 +45,8 @@ LISTS = {
 }
 #: {path of a list: query that it cannot be read without}
 NEEDED = {"/v1/changes": {"from": "1"}}
+#: {path of a list: what stands in it}
+WITHIN = {"/v1/services/{service}/keys": {"service": "chat"}}
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +236,7 @@ def read_by_client(answers: dict[str, Any], folder: Path) -> None:
             "module": f"generated.api.{tag}.{operation}",
             "items": items,
             "answer": answers[path],
-            "arguments": {f"{name}_": value for name, value in NEEDED.get(path, {}).items()},
+            "arguments": {f"{name}_": value for name, value in NEEDED.get(path, {}).items()} | WITHIN.get(path, {}),
         }
         for path, (tag, operation, items) in LISTS.items()
     ]
@@ -262,7 +264,7 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
         )
         await world.http.post("/v1/rollouts", json={"name": "r", "budgetGpus": 8, "nodes": ["n1"]})
         await world.http.post("/v1/prices", json={"model": "*", "per_gpu_hour": 1, "currency": "EUR"})
-        answers = {path: (await world.http.get(path, params=NEEDED.get(path))).json() for path in LISTS}
+        answers = {path: (await world.http.get(path, params=NEEDED.get(path))).json() for path in LISTS.keys() - WITHIN}
     async with AccountsWorld() as world:
         ada = await world.person("ada", viewer="cluster")
         _, session = await world.session(ada)
@@ -287,8 +289,10 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
             "files": 1,
         }
         await world.storage(cmd.AddDataset, **dataset)
-        of_storage = [path for path, (tag, _, _) in LISTS.items() if tag == "storage"]
-        answers |= {path: await world.get("owner", path) for path in of_storage}
+        await world.service("chat")
+        assert (await world.http.post("/v1/services/chat/keys", json={"name": "ci"})).status_code == 201
+        of_both = [path for path, (tag, _, _) in LISTS.items() if tag in ("storage", "services")]
+        answers |= {path: await world.get("owner", path.format(**WITHIN.get(path, {}))) for path in of_both}
     assert [path for path, answer in answers.items() if not answer["items"]] == []
     generate(document, tmp_path)
     read_by_client(answers, tmp_path)

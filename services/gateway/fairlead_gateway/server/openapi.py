@@ -4,7 +4,6 @@ import copy
 import re
 from typing import Any
 
-import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -13,6 +12,7 @@ from fairlead_gateway.routes import grammar
 from fairlead_gateway.routes.router import FORM_TYPE, PUBLIC, Router, json_content
 from fairlead_schemas.http import cloudevents
 from fairlead_schemas.http.api import Problem
+from fairlead_schemas.http.json_schema import components
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -196,9 +196,9 @@ def _schemas(published: dict[str, Any]) -> dict[str, Any]:
     type, and client generators drop both; so the component itself is renamed, with every reference to it.
     """
     published = {name: kind for name, kind in published.items() if name not in _BY_HAND}
-    references, components = msgspec.json.schema_components(published.values(), ref_template=_TEMPLATE)
+    references, schemas = components([*published.values()], _TEMPLATE)
     names = {reference["$ref"].rpartition("/")[2]: name for name, reference in zip(published, references, strict=True)}
-    renamed = {names.get(name, name): _renamed(schema, names) for name, schema in components.items()}
+    renamed = {names.get(name, name): _renamed(schema, names) for name, schema in schemas.items()}
     for name in names.values():
         renamed[name]["title"] = name
     return renamed | _BY_HAND
