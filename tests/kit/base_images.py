@@ -27,7 +27,7 @@ from deploy import lock_for
 from tests.kit.nats_server import find_program
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("build", "gateway", "queue", "placer", "agent", "telemetry", "access")
+PARTS = ("build", "gateway", "queue", "placer", "past", "agent", "telemetry", "access")
 REPOSITORY = "fairlead-test"
 APPLETS = (
     "sh",

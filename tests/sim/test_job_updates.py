@@ -20,5 +20,5 @@ def test_every_promise_holds_while_jobs_change(monkeypatch: pytest.MonkeyPatch) 
         return take(books, commit)
 
     monkeypatch.setattr(LimitBooks, "take", noted)
-    assert run_seed(3, parts=PARTS, commands=40).violation is None
+    assert run_seed(6, parts=PARTS, commands=40).violation is None
     assert updates

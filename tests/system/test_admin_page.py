@@ -13,7 +13,7 @@ from tests.system.pages import Varies, answers, play, started
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "for-admins.md"
 #: Numbers of a machine and of its load.
 VARIES: Varies = (
-    (r"(?m)^(python|cores|nats-server|docker|nvidia driver|port|disk|fsync|clock|stack|warehouse) .*\n", ""),
+    (r"(?m)^(python|cores|nats-server|docker|nvidia driver|port|disk|fsync|clock|stack|warehouse|store) .*\n", ""),
     (r"(?m)^WHAT .*\n", ""),
     (r"GPU-[0-9a-f-]{36}", "GPU-UUID"),
     (r"\bU[A-Z0-9]{55}\b", "KEY"),

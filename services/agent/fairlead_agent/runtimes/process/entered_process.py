@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import struct
 import sys
@@ -232,7 +233,9 @@ async def _read(fd: int) -> bytes:
 
 
 async def _wait(fd: int, *, readable: bool, within_s: float | None = None) -> bool:
-    """Wait until a file can be read from, or written to; return False where it cannot be in time."""
+    """Wait until a file can be read from, or written to; return False where it cannot be in time. A loop that is late may find the time over
+    before it has looked at the file, so the file itself is asked then.
+    """
     loop = asyncio.get_running_loop()
     add, remove = (loop.add_reader, loop.remove_reader) if readable else (loop.add_writer, loop.remove_writer)
     is_there = asyncio.Event()
@@ -241,7 +244,9 @@ async def _wait(fd: int, *, readable: bool, within_s: float | None = None) -> bo
         async with asyncio.timeout(within_s):
             await is_there.wait()
     except TimeoutError:
-        return False
+        look = select.poll()
+        look.register(fd, select.POLLIN if readable else select.POLLOUT)
+        return bool(look.poll(0))
     finally:
         remove(fd)
     return True
